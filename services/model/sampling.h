@@ -1,0 +1,53 @@
+#pragma once
+// From logits to one token. Deterministic: the random number is Philox4x32-10 keyed by (seed, token position), so that batching,
+// speculation, resumption and crashes cannot shift it (numbers contract).
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace strata::model {
+
+struct SamplingParams {
+  float temperature = 1.0f;  // 0: greedy
+  uint32_t top_k = 0;        // 0: off
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  float repetition_penalty = 1.0f;  // divides positive, multiplies negative logits of tokens seen
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  uint32_t penalty_last_n = 64;     // how many of the last tokens repetition_penalty looks at; 0: all
+  uint64_t seed = 0;
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  bool logprobs = false;
+  uint32_t top_logprobs = 0;
+};
+
+struct SampledToken {
+  int32_t id = 0;
+  float logprob = 0;  // log softmax of the unmodified logits, when asked for
+  std::vector<std::pair<int32_t, float>> top;  // (id, logprob), falling
+};
+
+// position: of the token being chosen, counted from the start of the sequence. prompt_tokens and generated: the history that the
+// penalties look at (presence and frequency: generated tokens only, repetition: both).
+// Order: penalties and bias, temperature, top_k, top_p, min_p, draw; equal logits: the lower id first.
+class Sampler {
+ public:
+  explicit Sampler(uint32_t vocab);
+  SampledToken sample(std::span<const float> logits, const SamplingParams& params, uint64_t position,
+                      std::span<const int32_t> prompt_tokens, std::span<const int32_t> generated);
+
+ private:
+  std::vector<float> work_;
+  std::vector<std::pair<float, int32_t>> candidates_;
+};
+
+// Philox4x32-10 with key = seed, counter = (position, draw): four 32-bit words.
+struct PhiloxWords {
+  uint32_t word[4];
+};
+PhiloxWords philox(uint64_t seed, uint64_t position, uint64_t draw);
+
+}  // namespace strata::model

@@ -1,0 +1,87 @@
+#pragma once
+// The dispatch board: how the gpu-worker hands the missed experts of one layer to one expert worker, with no system call and no
+// allocation on the way (design: "Control plane and data plane"; docs/decisions/ has why each worker has a board of its own).
+//
+// One segment per attached worker. The gpu-worker fills request, pairs and activations, then rings `work`. The worker computes every
+// pair into its row of parts, then rings `done` with the same number in `done_ticket`. One request is in flight at a time.
+// A worker that is taken for lost is killed first, then its segment is retired: it can never write into a later window.
+//
+//   SegmentHeader | BoardHeader | pairs (pairs_max) | activations (tokens_max rows) | parts (pairs_max rows of hidden float32)
+//
+// Row p of parts belongs to pair p of the request.
+
+#include <atomic>
+#include <cstdint>
+
+#include "services/base/status.h"
+#include "services/shm/doorbell.h"
+#include "services/shm/segment.h"
+
+namespace strata::shm {
+
+inline constexpr uint32_t kBoardLayoutVersion = 1;
+
+struct BoardPair {
+  uint16_t token = 0;   // row of activations
+  uint16_t expert = 0;  // of the request's layer
+};
+
+enum class ActivationKind : uint32_t {
+  kQ8 = 0,   // q8_row_bytes(hidden) per row: q | d | sum (services/quant/matrix.h)
+  kF32 = 1,  // hidden float32 per row
+};
+
+struct BoardGeometry {
+  uint32_t hidden = 0;
+  uint32_t tokens_max = 0;
+  uint32_t pairs_max = 0;  // tokens_max * top_k
+
+  uint64_t activation_row_bytes() const;  // room for the larger kind, a multiple of 64
+  uint64_t part_row_bytes() const;        // likewise
+  uint64_t pairs_offset() const;          // from the segment's begin
+  uint64_t activations_offset() const;
+  uint64_t parts_offset() const;
+  uint64_t segment_bytes() const;
+};
+
+struct BoardRequest {  // written by the gpu-worker before it rings
+  uint64_t ticket = 0;  // 1, 2, 3, ...
+  uint32_t layer = 0;
+  uint32_t tokens = 0;
+  uint32_t pair_count = 0;
+  ActivationKind activations = ActivationKind::kQ8;
+  uint32_t numerics = 0;  // quant::Numerics
+};
+
+struct alignas(kCacheLine) BoardHeader {
+  BoardGeometry geometry;  // constant after creation
+
+  alignas(kCacheLine) BoardRequest request;
+  Doorbell work;  // gpu-worker -> worker
+
+  Doorbell done;  // worker -> gpu-worker
+  alignas(kCacheLine) std::atomic<uint64_t> done_ticket{0};  // last request that is complete (release: its parts are visible)
+  std::atomic<uint64_t> progress{0};     // grows with every finished expert: a worker that stands still is lost
+  std::atomic<uint64_t> busy_us{0};      // time spent computing, for metrics
+  std::atomic<uint64_t> bytes_read{0};   // expert weight bytes touched, for metrics
+};
+
+// A board in a segment, from either side.
+class Board {
+ public:
+  static Result<Board> create(const std::string& name, const BoardGeometry& geometry);
+  static Result<Board> attach(const std::string& name, uint64_t bytes, uint64_t instance_id);  // checks the geometry against the size
+
+  BoardHeader& header() const;
+  const BoardGeometry& geometry() const { return header().geometry; }
+  BoardPair* pairs() const;
+  std::byte* activations(uint32_t row) const;
+  float* part(uint32_t pair) const;
+  Segment& segment() { return segment_; }
+  const Segment& segment() const { return segment_; }
+
+ private:
+  Segment segment_;
+};
+
+}  // namespace strata::shm

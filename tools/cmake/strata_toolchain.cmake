@@ -1,0 +1,31 @@
+# Compiler flags that hold for every target of the project.
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual -Wimplicit-fallthrough)
+option(STRATA_WARNINGS_AS_ERRORS "Stop at the first compiler warning" ON)
+if(STRATA_WARNINGS_AS_ERRORS)
+  add_compile_options(-Werror)
+endif()
+
+# The numbers contract (docs/numerics.md): every float operation is the one that the source writes. Nothing in the
+# project wants contraction or fast-math, so they are off everywhere and not file by file.
+add_compile_options(-ffp-contract=off)
+
+string(REPLACE "," ";" sanitizers "${STRATA_SANITIZE}")
+foreach(sanitizer IN LISTS sanitizers)
+  add_compile_options(-fsanitize=${sanitizer} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${sanitizer})
+endforeach()
+if(STRATA_SANITIZE)
+  add_compile_definitions(STRATA_SANITIZED=1)
+  # g++ 12 reports variables inside std::format-like machinery and coroutines as maybe-uninitialized under sanitizers.
+  add_compile_options(-Wno-maybe-uninitialized)
+endif()
+
+find_program(STRATA_CCACHE ccache)
+if(STRATA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${STRATA_CCACHE})
+endif()
