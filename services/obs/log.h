@@ -1,10 +1,11 @@
 #pragma once
-// Structured logging. One line per event: text for people, JSON for machines (properly escaped). Never the content of a
-// conversation (rule I7).
+// Structured logging. One line per event: text for people, JSON for machines (properly escaped). Never the
+// content of a conversation (rule I7).
 //
 //   obs::info("exchange", "slot {} now holds layer {} expert {}", slot, layer, expert);
 //
-// The first argument is the subsystem. Not for the window loop or the expert pool: those post to somebody who logs.
+// The first argument is the subsystem. Not for the window loop or the expert pool: those post to somebody who
+// logs.
 
 #include <fmt/format.h>
 
@@ -18,12 +19,13 @@ namespace strata::obs {
 enum class Level { kDebug, kInfo, kWarn, kError };
 
 struct LogOptions {
-  std::string process;      // "gateway"
+  std::string process;  // "gateway"
   Level level = Level::kInfo;
   bool json = false;
 };
 
-// Once in main(), before threads. Output goes to standard error. Without it, warnings and errors are printed as text.
+// Once in main(), before threads. Output goes to standard error. Without it, warnings and errors are printed
+// as text.
 void init_log(const LogOptions& options);
 bool log_enabled(Level level);
 void log_line(Level level, std::string_view subsystem, std::string_view message);
