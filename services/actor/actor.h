@@ -1,6 +1,7 @@
 #pragma once
-// Actors: an object with a mailbox whose messages are handled one after another, never at the same time. No locks are shared with
-// others. In a process they run on Asio strands; in tests on a virtual clock without threads, one message at a time.
+// Actors: an object with a mailbox whose messages are handled one after another, never at the same time. No
+// locks are shared with others. In a process they run on Asio strands; in tests on a virtual clock without
+// threads, one message at a time.
 //
 //   class Residency : public Actor { void on(UsageSeen m); void on(Landed m); };
 //   tell(residency, UsageSeen{...});           // from any thread
@@ -26,7 +27,8 @@ class Executor {
   virtual Clock::time_point now() const = 0;
 };
 
-// Threads that serve strands: ActorSystem::make_executor() gives each actor its own. (services/actor/actor_system.h)
+// Threads that serve strands: ActorSystem::make_executor() gives each actor its own.
+// (services/actor/actor_system.h)
 
 class Actor : public std::enable_shared_from_this<Actor> {
  public:
@@ -48,9 +50,10 @@ void tell(const std::shared_ptr<Target>& target, Message message) {
 
 template <class Target, class Message>
 void tell_after(const std::shared_ptr<Target>& target, Clock::duration delay, Message message) {
-  target->executor().post_after(delay, [weak = std::weak_ptr<Target>(target), message = std::move(message)]() mutable {
-    if (auto alive = weak.lock()) alive->on(std::move(message));
-  });
+  target->executor().post_after(
+      delay, [weak = std::weak_ptr<Target>(target), message = std::move(message)]() mutable {
+        if (auto alive = weak.lock()) alive->on(std::move(message));
+      });
 }
 
 }  // namespace strata::actor
