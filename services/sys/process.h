@@ -25,15 +25,16 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// A process watched through its pidfd: the pid cannot be reused under us.
+// A process watched through its pidfd: the pid cannot be reused under us. An empty handle counts as gone.
 class ProcessHandle {
  public:
   static Result<ProcessHandle> open(uint32_t pid);  // kNotFound: there is no such process
   uint32_t pid() const { return pid_; }
   int fd() const { return fd_.get(); }  // readable once the process is gone
-  bool gone() const;                    // no system call wait: one poll with timeout 0
+  bool gone() const;                    // never blocks: one poll with timeout 0
   void send_signal(int signal) const;
-  // SIGKILL, then waits until it is gone; false if it is still there after timeout_ms.
+  // SIGKILL, then waits until it is gone; false if it is still there after timeout_ms. A process that is gone
+  // has no thread left that could write into shared memory.
   bool kill_and_wait(uint32_t timeout_ms) const;
 
  private:
@@ -42,14 +43,18 @@ class ProcessHandle {
 };
 
 struct SpawnOptions {
-  std::vector<std::string> arguments;    // [0] is the program's path
-  std::vector<std::string> environment;  // added to the parent's: "NAME=value"
+  std::vector<std::string> arguments;    // [0] is the program's path (no search in PATH)
+  std::vector<std::string> environment;  // "NAME=value", over the parent's of the same name
   std::string output_path;               // stdout and stderr go here (append); empty: the parent's
 };
-// The child gets SIGKILL when its parent thread's process dies (PR_SET_PDEATHSIG), default signal handlers, and its own process group.
+// Starts a program with default signal handlers, nothing blocked, standard input from /dev/null, no other
+// descriptor of the parent, and a process group of its own. The kernel kills the child (SIGKILL) when the
+// *thread* that called spawn() ends, so call it from one that lives as long as the process. Errors:
+// kNotFound, kPermissionDenied (program or output file), kResourceExhausted.
 Result<ProcessHandle> spawn(const SpawnOptions& options);
 
-// How a child that is gone ended: "exit 2", "signal 9 (Killed)". Reaps it. nullopt: still running.
+// How a child that is gone ended: "exit 2", "signal 9 (Killed)". Reaps it. nullopt: still running (or not our
+// child).
 struct ExitStatus {
   bool signaled = false;
   int value = 0;  // exit code or signal
@@ -57,7 +62,8 @@ struct ExitStatus {
 };
 std::optional<ExitStatus> reap(const ProcessHandle& child);
 
-// Ends this process with SIGKILL when its parent dies; for main() of every worker.
+// Ends this process with SIGKILL when its parent dies; for main() of every worker. Harmless to repeat after
+// spawn().
 void die_with_parent();
 uint64_t rss_bytes(uint32_t pid);  // 0 if it cannot be read
 

@@ -1,0 +1,55 @@
+#include "services/sys/cpus.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace strata::sys {
+namespace {
+
+TEST(CpusTest, PrefersOneCpuOfEachCoreThenTheSiblings) {
+  EXPECT_EQ(order_by_core({{0, 4}, {1, 5}, {2, 6}, {3, 7}}, {0, 1, 2, 3, 4, 5, 6, 7}),
+            (std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(order_by_core({{0, 1}, {2, 3}}, {0, 1, 2, 3}), (std::vector<uint32_t>{0, 2, 1, 3}));
+}
+
+TEST(CpusTest, SkipsCpusThatAreNotAllowed) {
+  EXPECT_EQ(order_by_core({{0, 1}, {2, 3}, {4, 5}}, {1, 4, 5}), (std::vector<uint32_t>{1, 4, 5}));
+}
+
+TEST(CpusTest, KeepsAllowedCpusThatTheTopologyDoesNotKnow) {
+  EXPECT_EQ(order_by_core({}, {3, 9}), (std::vector<uint32_t>{3, 9}));
+  EXPECT_EQ(order_by_core({{3}}, {2, 3}), (std::vector<uint32_t>{3, 2}));
+}
+
+TEST(CpusTest, PrefersExactlyTheAllowedCpusOfThisMachine) {
+  std::vector<uint32_t> allowed = allowed_cpus();
+  std::vector<uint32_t> preferred = cpus_by_preference();
+  ASSERT_FALSE(allowed.empty());
+  EXPECT_TRUE(std::ranges::is_sorted(allowed));
+  std::ranges::sort(preferred);
+  EXPECT_EQ(preferred, allowed);
+}
+
+TEST(CpusTest, PinsAThreadToOneCpu) {
+  const uint32_t cpu = allowed_cpus().back();
+  Status pinned;
+  int seen = -1;
+  std::thread([&] {
+    pinned = pin_this_thread(cpu);
+    seen = sched_getcpu();
+  }).join();
+  EXPECT_TRUE(pinned.ok()) << pinned.message();
+  EXPECT_EQ(seen, static_cast<int>(cpu));
+}
+
+TEST(CpusTest, ReportsACpuThatDoesNotExist) {
+  Status pinned;
+  std::thread([&] { pinned = pin_this_thread(60000); }).join();
+  EXPECT_FALSE(pinned.ok());
+}
+
+}  // namespace
+}  // namespace strata::sys
