@@ -1,9 +1,10 @@
 #pragma once
-// A model in one or several GGUF files, opened read-only and mapped. Every number in the file is hostile until checked
-// (spec: gguf-format, "What a robust reader checks"); every error names the file, the byte position and the key or tensor.
+// A model in one or several GGUF files, opened read-only and mapped. Every number in the file is hostile
+// until checked (spec: gguf-format, "What a robust reader checks"); every error names the file, the byte
+// position and the key or tensor.
 //
-// Memory: the mapping lives as long as any copy of the GgufFile (shared ownership); spans and string_views point into it.
-// Threads: immutable after open(), so any thread may read.
+// Memory: the mapping lives as long as any copy of the GgufFile (shared ownership); spans and string_views
+// point into it. Threads: immutable after open(), so any thread may read.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +21,19 @@
 namespace strata::gguf {
 
 enum class ValueType : uint32_t {
-  kU8 = 0, kI8 = 1, kU16 = 2, kI16 = 3, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9,
-  kU64 = 10, kI64 = 11, kF64 = 12,
+  kU8 = 0,
+  kI8 = 1,
+  kU16 = 2,
+  kI16 = 3,
+  kU32 = 4,
+  kI32 = 5,
+  kF32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kU64 = 10,
+  kI64 = 11,
+  kF64 = 12,
 };
 std::string_view value_type_name(ValueType type);  // "u32", "string", ...
 
@@ -33,8 +45,8 @@ struct Value {
   std::variant<uint64_t, int64_t, double, bool, std::string_view, std::shared_ptr<const Array>> data;
 };
 
-// An array is kept as the position of its elements in the mapping: a vocabulary of 248,320 strings costs nothing
-// until it is asked for.
+// An array is kept as the position of its elements in the mapping: a vocabulary of 248,320 strings costs
+// nothing until it is asked for.
 struct Array {
   ValueType element = ValueType::kU8;
   uint64_t count = 0;
@@ -68,15 +80,18 @@ struct OpenOptions {
 class GgufFile {
  public:
   // Opens a complete file, or the first shard of several (the others are found beside it).
-  // Errors: kNotFound, kPermissionDenied, kDataLoss (damaged, incomplete), kInvalidArgument (a later shard was named; the
-  // message says which file to open), kUnimplemented (unknown tensor type; message names tensor and id).
+  // Errors: kNotFound, kPermissionDenied, kDataLoss (damaged, incomplete), kInvalidArgument (a later shard
+  // was named; the message says which file to open), kUnimplemented (unknown tensor type; message names
+  // tensor and id).
   static Result<GgufFile> open(const std::string& path, const OpenOptions& options = {});
-  // Parses bytes that somebody else keeps alive; for tests and the fuzzer. `name` stands for the path in errors.
-  static Result<GgufFile> parse(std::span<const std::byte> bytes, const std::string& name, const OpenOptions& options = {});
+  // Parses bytes that somebody else keeps alive; for tests and the fuzzer. `name` stands for the path in
+  // errors.
+  static Result<GgufFile> parse(std::span<const std::byte> bytes, const std::string& name,
+                                const OpenOptions& options = {});
 
-  const std::string& path() const;           // of the first shard
+  const std::string& path() const;  // of the first shard
   std::span<const std::string> shard_paths() const;
-  std::span<const KeyValue> metadata() const;  // of the first shard, file order
+  std::span<const KeyValue> metadata() const;   // of the first shard, file order
   std::span<const TensorInfo> tensors() const;  // all shards, file order
   uint32_t version() const;
   uint32_t alignment() const;    // of the first shard
@@ -86,8 +101,9 @@ class GgufFile {
   const Value* find(std::string_view key) const;               // nullptr: absent
   const TensorInfo* find_tensor(std::string_view name) const;  // nullptr: absent
 
-  // Typed access. Integers are taken from every integer type with a range check. kNotFound when the key is absent,
-  // kInvalidArgument when it has another type or does not fit. The `_or` forms give the default when absent only.
+  // Typed access. Integers are taken from every integer type with a range check. kNotFound when the key is
+  // absent, kInvalidArgument when it has another type or does not fit. The `_or` forms give the default when
+  // absent only.
   Result<uint64_t> get_uint(std::string_view key, uint64_t max = UINT64_MAX) const;
   Result<uint64_t> get_uint_or(std::string_view key, uint64_t fallback, uint64_t max = UINT64_MAX) const;
   Result<int64_t> get_int(std::string_view key) const;
@@ -95,13 +111,15 @@ class GgufFile {
   Result<double> get_float_or(std::string_view key, double fallback) const;
   Result<bool> get_bool_or(std::string_view key, bool fallback) const;
   Result<std::string_view> get_string(std::string_view key) const;
-  Result<std::vector<int64_t>> get_int_array(std::string_view key) const;    // any integer element type, u64 > 2^63-1 refused
-  Result<std::vector<uint64_t>> get_uint_array(std::string_view key) const;  // any integer element type, negatives refused
+  Result<std::vector<int64_t>> get_int_array(
+      std::string_view key) const;  // any integer element type, u64 > 2^63-1 refused
+  Result<std::vector<uint64_t>> get_uint_array(
+      std::string_view key) const;  // any integer element type, negatives refused
   Result<std::vector<bool>> get_bool_array(std::string_view key) const;
   Result<std::vector<std::string_view>> get_string_array(std::string_view key) const;
 
-  // XXH3 (128 bits, hex) of metadata, tensor table and 64 KiB samples of each shard: what "the same model" means
-  // everywhere in the project. Does not read the whole of a large file.
+  // XXH3 (128 bits, hex) of metadata, tensor table and 64 KiB samples of each shard: what "the same model"
+  // means everywhere in the project. Does not read the whole of a large file.
   std::string fingerprint() const;
 
  private:
