@@ -1,12 +1,15 @@
 #pragma once
-// The dispatch board: how the gpu-worker hands the missed experts of one layer to one expert worker, with no system call and no
-// allocation on the way (design: "Control plane and data plane"; docs/decisions/ has why each worker has a board of its own).
+// The dispatch board: how the gpu-worker hands the missed experts of one layer to one expert worker, with no
+// system call and no allocation on the way (docs/board.md; docs/decisions/050 has why each worker has a board
+// of its own).
 //
-// One segment per attached worker. The gpu-worker fills request, pairs and activations, then rings `work`. The worker computes every
-// pair into its row of parts, then rings `done` with the same number in `done_ticket`. One request is in flight at a time.
-// A worker that is taken for lost is killed first, then its segment is retired: it can never write into a later window.
+// One segment per attached worker. The gpu-worker fills request, pairs and activations, then rings `work`.
+// The worker computes every pair into its row of parts, then stores the request's ticket in `done_ticket` and
+// rings `done`. One request is in flight at a time. A worker that is taken for lost is killed first, then its
+// segment is retired: it can never write into a later window.
 //
-//   SegmentHeader | BoardHeader | pairs (pairs_max) | activations (tokens_max rows) | parts (pairs_max rows of hidden float32)
+//   SegmentHeader | BoardHeader | pairs (pairs_max) | activations (tokens_max rows) | parts (pairs_max rows
+//   of hidden float32)
 //
 // Row p of parts belongs to pair p of the request.
 
@@ -21,6 +24,7 @@ namespace strata::shm {
 
 inline constexpr uint32_t kBoardLayoutVersion = 1;
 
+// In ascending order of expert, so that whoever computes them finds all tokens of one expert side by side.
 struct BoardPair {
   uint16_t token = 0;   // row of activations
   uint16_t expert = 0;  // of the request's layer
@@ -36,6 +40,9 @@ struct BoardGeometry {
   uint32_t tokens_max = 0;
   uint32_t pairs_max = 0;  // tokens_max * top_k
 
+  bool operator==(const BoardGeometry&) const = default;
+  // kInvalidArgument: a number is 0 or beyond limits.h.
+  Status check() const;
   uint64_t activation_row_bytes() const;  // room for the larger kind, a multiple of 64
   uint64_t part_row_bytes() const;        // likewise
   uint64_t pairs_offset() const;          // from the segment's begin
@@ -44,7 +51,7 @@ struct BoardGeometry {
   uint64_t segment_bytes() const;
 };
 
-struct BoardRequest {  // written by the gpu-worker before it rings
+struct BoardRequest {   // written by the gpu-worker before it rings
   uint64_t ticket = 0;  // 1, 2, 3, ...
   uint32_t layer = 0;
   uint32_t tokens = 0;
@@ -60,20 +67,21 @@ struct alignas(kCacheLine) BoardHeader {
   Doorbell work;  // gpu-worker -> worker
 
   Doorbell done;  // worker -> gpu-worker
-  alignas(kCacheLine) std::atomic<uint64_t> done_ticket{0};  // last request that is complete (release: its parts are visible)
-  std::atomic<uint64_t> progress{0};     // grows with every finished expert: a worker that stands still is lost
-  std::atomic<uint64_t> busy_us{0};      // time spent computing, for metrics
-  std::atomic<uint64_t> bytes_read{0};   // expert weight bytes touched, for metrics
+  alignas(kCacheLine) std::atomic<uint64_t> done_ticket{
+      0};                             // last request that is complete (release: its parts are visible)
+  std::atomic<uint64_t> progress{0};  // grows with every finished expert: a worker that stands still is lost
 };
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "a lock would live in one process only");
 
 // A board in a segment, from either side.
 class Board {
  public:
   static Result<Board> create(const std::string& name, const BoardGeometry& geometry);
-  static Result<Board> attach(const std::string& name, uint64_t bytes, uint64_t instance_id);  // checks the geometry against the size
+  static Result<Board> attach(const std::string& name, uint64_t bytes,
+                              uint64_t instance_id);  // checks the geometry against the size
 
   BoardHeader& header() const;
-  const BoardGeometry& geometry() const { return header().geometry; }
+  const BoardGeometry& geometry() const { return geometry_; }
   BoardPair* pairs() const;
   std::byte* activations(uint32_t row) const;
   float* part(uint32_t pair) const;
@@ -82,6 +90,7 @@ class Board {
 
  private:
   Segment segment_;
+  BoardGeometry geometry_;  // as checked; the other side cannot change it any more
 };
 
 }  // namespace strata::shm

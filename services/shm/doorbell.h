@@ -1,5 +1,6 @@
 #pragma once
-// Doorbell: one side rings, the other waits. Lives in shared memory, so it holds no pointer and uses no process-private futex.
+// Doorbell: one side rings, the other waits. Lives in shared memory, so it holds no pointer and uses no
+// process-private futex.
 
 #include <atomic>
 #include <cstdint>
@@ -9,22 +10,24 @@
 
 namespace strata::shm {
 
-// How a waiter spends its time: spin while a ring is expected at any moment, yield where cores are oversubscribed (fewer cores
-// than pinned threads), sleep after a quiet time. A device cannot wake a sleeper, the host can.
+// How a waiter spends its time: spin while a ring is expected at any moment, yield where cores are
+// oversubscribed (fewer cores than pinned threads), sleep after a quiet time. A device cannot wake a sleeper,
+// the host can.
 struct WaitPolicy {
-  bool yield = false;           // sched_yield between looks, instead of spinning
+  bool yield = false;             // sched_yield between looks, instead of spinning
   uint32_t park_after_us = 2000;  // then sleep in the futex; 0: never
 };
 
 struct alignas(kCacheLine) Doorbell {
-  std::atomic<uint32_t> seq{0};       // futex word; wraps, so only "changed?" is ever asked
+  std::atomic<uint32_t> seq{0};  // futex word; wraps, so only "changed?" is ever asked
   std::atomic<uint32_t> sleepers{0};
 
   // Publishes everything written before to whoever sees the new seq. One syscall only if somebody sleeps.
   void ring();
-  // Returns the current seq once it differs from `seen`; or `seen` when stop() turned true (asked now and then) or timeout_us is
-  // over (0: none).
-  uint32_t wait(uint32_t seen, const WaitPolicy& policy, const std::function<bool()>& stop, uint64_t timeout_us = 0);
+  // Returns the current seq once it differs from `seen`; or `seen` when stop() turned true (asked now and
+  // then) or timeout_us is over (0: none).
+  uint32_t wait(uint32_t seen, const WaitPolicy& policy, const std::function<bool()>& stop,
+                uint64_t timeout_us = 0);
 };
 static_assert(sizeof(Doorbell) == kCacheLine);
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "a lock would live in one process only");

@@ -1,6 +1,6 @@
 #pragma once
-// The residency table in shared memory: which expert sits in which arena slot. Written by the gpu-worker's window loop at window
-// boundaries only; the cache manager (and `strata status`) read it.
+// The residency table in shared memory: which expert sits in which arena slot. Written by the gpu-worker's
+// window loop at window boundaries only; the cache manager (and `strata status`) read it.
 
 #include <atomic>
 #include <cstdint>
@@ -23,9 +23,12 @@ struct SlotEntry {
   uint16_t layer = 0;
   uint16_t expert = 0;
 
-  uint64_t packed() const { return uint64_t{static_cast<uint8_t>(state)} << 32 | uint64_t{layer} << 16 | expert; }
+  uint64_t packed() const {
+    return uint64_t{static_cast<uint8_t>(state)} << 32 | uint64_t{layer} << 16 | expert;
+  }
   static SlotEntry unpack(uint64_t value) {
-    return {static_cast<SlotState>(value >> 32), static_cast<uint16_t>(value >> 16), static_cast<uint16_t>(value)};
+    return {static_cast<SlotState>(value >> 32), static_cast<uint16_t>(value >> 16),
+            static_cast<uint16_t>(value)};
   }
 };
 
@@ -38,11 +41,12 @@ struct alignas(kCacheLine) ResidencyHeader {
 
 class ResidencyTable {
  public:
-  static Result<ResidencyTable> create(const std::string& name, uint32_t slots, uint32_t layers, uint64_t slot_bytes);
+  static Result<ResidencyTable> create(const std::string& name, uint32_t slots, uint32_t layers,
+                                       uint64_t slot_bytes);
   static Result<ResidencyTable> attach(const std::string& name, uint64_t bytes, uint64_t instance_id);
 
   ResidencyHeader& header() const;
-  SlotEntry slot(uint32_t index) const;         // acquire
+  SlotEntry slot(uint32_t index) const;                  // acquire
   void set_slot(uint32_t index, SlotEntry entry) const;  // release; window loop only
   const Segment& segment() const { return segment_; }
 

@@ -1,9 +1,9 @@
 #pragma once
-// One POSIX shared-memory segment with a versioned header. The owner creates it (mode 0600) and removes its name; others attach by
-// the name, size and instance id that an Attach RPC handed over.
+// One POSIX shared-memory segment with a versioned header. The owner creates it (mode 0600) and removes its
+// name; others attach by the name, size and instance id that an Attach RPC handed over.
 //
-// Names: "/strata-<run id>-<what>-<instance hex>", where the run id is a hash of the run directory: whoever holds the run
-// directory's lock may remove every stale "/strata-<run id>-*" (remove_stale_segments).
+// Names: "/strata-<run id>-<what>-<instance hex>", where the run id is a hash of the run directory: whoever
+// holds the run directory's lock may remove every stale "/strata-<run id>-*" (remove_stale_segments).
 
 #include <cstddef>
 #include <cstdint>
@@ -33,11 +33,13 @@ enum class SegmentKind : uint32_t { kBoard = 1, kArena = 2, kResidencyTable = 3,
 
 class Segment {
  public:
-  // Zero-filled, header written. Errors: kResourceExhausted (/dev/shm too small: the message has both numbers), ...
-  static Result<Segment> create(const std::string& name, SegmentKind kind, uint32_t layout_version, uint64_t bytes);
+  // Zero-filled, header written. Errors: kResourceExhausted (/dev/shm too small: the message has both
+  // numbers), ...
+  static Result<Segment> create(const std::string& name, SegmentKind kind, uint32_t layout_version,
+                                uint64_t bytes);
   // kNotFound, kFailedPrecondition (other kind, layout, instance or size than expected).
-  static Result<Segment> attach(const std::string& name, SegmentKind kind, uint32_t layout_version, uint64_t bytes,
-                                uint64_t instance_id);
+  static Result<Segment> attach(const std::string& name, SegmentKind kind, uint32_t layout_version,
+                                uint64_t bytes, uint64_t instance_id);
   Segment() = default;
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;

@@ -1,6 +1,7 @@
 #pragma once
-// The usage board (gpu-worker -> cache manager): how often each expert was routed to, counted by the window loop with relaxed
-// atomics, read by the cache manager whenever it likes. Counters only ever grow; readers keep the last value themselves.
+// The usage board (gpu-worker -> cache manager): how often each expert was routed to, counted by the window
+// loop with relaxed atomics, read by the cache manager whenever it likes. Counters only ever grow; readers
+// keep the last value themselves.
 
 #include <atomic>
 #include <cstdint>
@@ -14,7 +15,7 @@ inline constexpr uint32_t kUsageLayoutVersion = 1;
 
 struct alignas(kCacheLine) UsageHeader {
   uint32_t layers = 0;
-  uint32_t experts = 0;  // per layer, the largest count
+  uint32_t experts = 0;                    // per layer, the largest count
   std::atomic<uint64_t> windows{0};        // windows finished
   std::atomic<uint64_t> decode_tokens{0};  // rows of those that were generated tokens
   std::atomic<uint64_t> prefill_tokens{0};
