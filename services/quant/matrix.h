@@ -46,7 +46,8 @@ constexpr std::size_t q8_row_bytes(uint32_t cols) { return std::size_t{cols} + 8
 // The view of a row stored that way.
 Q8Row q8_row_view(const std::byte* stored, uint32_t cols);
 
-// The one rule by which activations become 8-bit (docs/numerics.md). Non-finite input gives a NaN scale in its block.
+// The one rule by which activations become 8-bit (docs/numerics.md). x.size() is a multiple of 32; `stored` has
+// q8_row_bytes(x.size()) bytes, aligned to 4. Non-finite input gives a NaN scale in its block.
 void quantize_q8(std::span<const float> x, std::byte* stored);
 
 // n input rows of a product; owns the 8-bit form, made once and only when some weight needs it.
@@ -56,10 +57,17 @@ class Activations {
   Activations(const float* x, uint32_t tokens, uint32_t cols, std::size_t stride);
   // Rows that arrive already quantized (from the dispatch board); stored rows `stride_bytes` apart.
   static Activations from_q8(const std::byte* stored, uint32_t tokens, uint32_t cols, std::size_t stride_bytes);
+  // The 8-bit form may lie in this object: it can be moved, not copied.
+  Activations(Activations&&) = default;
+  Activations& operator=(Activations&&) = default;
+
+  // The same for other rows, keeping the memory of the 8-bit form, so that a loop that reuses one object stops allocating.
+  void rebind(const float* x, uint32_t tokens, uint32_t cols, std::size_t stride);
 
   uint32_t tokens() const { return tokens_; }
   uint32_t cols() const { return cols_; }
   bool has_f32() const { return x_ != nullptr; }
+  bool has_q8() const { return q8_ != nullptr; }
   const float* f32(uint32_t token) const { return x_ + std::size_t{token} * stride_; }
   // Quantizes on first use. Not thread-safe: call ensure_q8() before handing the object to several threads.
   void ensure_q8();

@@ -19,6 +19,9 @@ void dequantize_row(TensorType type, const std::byte* blocks, float* out, std::s
 // Needs x.ensure_q8() before, when needs_q8(w.type, numerics).
 void multiply(const Matrix& w, const Activations& x, uint32_t row_begin, uint32_t row_end, float* y, std::size_t y_stride,
               Numerics numerics);
+// The same for chosen rows of x, in any order: y[i][row] = W[row] . x[tokens[i]]; y[i] points at row 0's value.
+void multiply(const Matrix& w, const Activations& x, std::span<const uint32_t> tokens, uint32_t row_begin, uint32_t row_end,
+              std::span<float* const> y, Numerics numerics);
 inline bool needs_q8(TensorType type, Numerics numerics) { return numerics == Numerics::kReproducible && is_quantized(type); }
 
 // The canonical float32 dot product (also used for norms of float rows, attention scores, ...): 32 lanes, lane l takes
@@ -33,5 +36,9 @@ float exp_f32(float x);
 float sigmoid_f32(float x);
 float silu_f32(float x);
 float softplus_f32(float x);
+// out[i] = silu(gate[i]) * up[i]; out may be gate or up.
+void silu_multiply(const float* gate, const float* up, float* out, std::size_t count);
+// y[i] = fma(scale, x[i], y[i])
+void add_scaled_f32(float scale, const float* x, float* y, std::size_t count);
 
 }  // namespace strata::quant
