@@ -1,7 +1,7 @@
 #pragma once
-// Text that remembers, for every byte, whether the chat template wrote it or a request did. Only template text may become
-// special tokens (rule A7): a request that contains "<|im_end|>" or "<tool_call>" gets plain text tokens. BPE still runs
-// across the seams, as it would over the plain string.
+// Text that remembers, for every byte, whether the chat template wrote it or a request did. Only template
+// text may become special tokens (rule A7): a request that contains "<|im_end|>" or "<tool_call>" gets plain
+// text tokens. BPE still runs across the seams, as it would over the plain string.
 
 #include <string>
 #include <string_view>

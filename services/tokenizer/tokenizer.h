@@ -17,27 +17,36 @@ namespace strata::tokenizer {
 
 using TokenId = int32_t;
 
-enum class TokenType : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+enum class TokenType : uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
 
 class Tokenizer {
  public:
-  // Errors name the GGUF key: kNotFound (missing), kInvalidArgument (sizes differ, unknown model or pre-tokenizer).
+  // Errors name the GGUF key: kNotFound (missing), kInvalidArgument (sizes differ, unknown model or
+  // pre-tokenizer).
   static Result<Tokenizer> from_gguf(const gguf::GgufFile& file);
 
   uint32_t vocab_size() const;
 
-  // Special tokens (control and user-defined) are recognised in template runs only; everything else goes through
-  // NFC, the split and BPE, across the seams between runs.
+  // Special tokens (control and user-defined) are recognised in template runs only; everything else goes
+  // through NFC, the split and BPE, across the seams between runs.
   std::vector<TokenId> encode(const MarkedText& text) const;
   // All of the text is trusted / none of it is.
   std::vector<TokenId> encode_trusted(std::string_view text) const;
   std::vector<TokenId> encode_untrusted(std::string_view text) const;
 
-  // The bytes of one token (may be half a UTF-8 character); special tokens give their spelling. Empty for unknown ids.
+  // The bytes of one token (may be half a UTF-8 character); special tokens give their spelling. Empty for
+  // unknown ids.
   std::string_view token_bytes(TokenId id) const;
   TokenType token_type(TokenId id) const;
   bool is_special(TokenId id) const;  // control or user-defined
-  // The id spelled exactly so, or -1.
+  // The id whose token_bytes() are exactly these, a special token first; or -1.
   TokenId find_token(std::string_view spelling) const;
 
   // eos_token_id of the file and always the tokens spelled <|im_end|> and <|endoftext|>.
@@ -52,8 +61,8 @@ class Tokenizer {
   std::shared_ptr<const Impl> impl_;
 };
 
-// Turns tokens into text piece by piece; what comes out is always whole, valid UTF-8. A character that spans tokens is held
-// back until it is complete; bytes that can never become a character come out as U+FFFD.
+// Turns tokens into text piece by piece; what comes out is always whole, valid UTF-8. A character that spans
+// tokens is held back until it is complete; bytes that can never become a character come out as U+FFFD.
 class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
