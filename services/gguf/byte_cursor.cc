@@ -24,7 +24,7 @@ Failure ByteCursor::error(uint64_t at, const std::string& text, Code code, std::
 
 Failure ByteCursor::too_short(uint64_t wanted, const char* what, std::source_location where) const {
   return error(position_,
-               fmt::format("{} needs {} bytes, but the file ends after {} more", what, wanted, left()),
+               fmt::format("{}: expected {} bytes, but the file ends after {}", what, wanted, left()),
                Code::kDataLoss, where);
 }
 

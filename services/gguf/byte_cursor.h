@@ -33,10 +33,6 @@ class ByteCursor {
 
   uint64_t position() const { return position_; }
   uint64_t left() const { return bytes_.size() - position_; }
-  // Where a name or string that this cursor returned begins.
-  uint64_t position_of(std::string_view text) const {
-    return static_cast<uint64_t>(text.data() - reinterpret_cast<const char*>(bytes_.data()));
-  }
   std::span<const std::byte> range(uint64_t begin, uint64_t end) const {
     return bytes_.subspan(begin, end - begin);
   }

@@ -46,14 +46,14 @@ Result<Counts> read_header(ByteCursor& cursor, Container& container) {
   TRY(const uint64_t pairs, cursor.number<uint64_t>("metadata count"));
   const uint64_t tensors_max = std::min(cursor.left() / kInfoBytesMin, kItemsMax);
   if (tensors > tensors_max) {
-    return cursor.error(8, fmt::format("tensor count is {}, expected at most {} in a file of this size",
-                                       tensors, tensors_max));
+    return cursor.error(8, fmt::format("tensor count is {}, expected at most {} in a file of {} bytes",
+                                       tensors, tensors_max, container.bytes.size()));
   }
   const uint64_t pairs_max = std::min((cursor.left() - tensors * kInfoBytesMin) / kPairBytesMin, kItemsMax);
   if (pairs > pairs_max) {
     return cursor.error(
-        16, fmt::format("metadata count is {}, expected at most {} in a file of this size with {} tensors",
-                        pairs, pairs_max, tensors));
+        16, fmt::format("metadata count is {}, expected at most {} in a file of {} bytes with {} tensors",
+                        pairs, pairs_max, container.bytes.size(), tensors));
   }
   return Counts{tensors, pairs};
 }
@@ -62,11 +62,12 @@ Result<Counts> read_header(ByteCursor& cursor, Container& container) {
 
 Result<Container> parse_container(std::span<const std::byte> bytes, const std::string& name) {
   Container container;
+  container.bytes = bytes;
   ByteCursor cursor(bytes, name);
   TRY(const Counts counts, read_header(cursor, container));
   TRY_OK(read_metadata(cursor, counts.pairs, container));
   TRY_OK(read_tensor_table(cursor, counts.tensors, container));
-  TRY_OK(place_tensors(cursor, bytes, container));
+  TRY_OK(place_tensors(cursor, container));
   return container;
 }
 

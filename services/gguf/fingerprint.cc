@@ -32,9 +32,9 @@ std::string GgufFile::fingerprint() const {
     CHECK(XXH3_128bits_update(&state, bytes.data(), bytes.size()) == XXH_OK);
   };
   for (const Shard& shard : impl_->shards) {
-    add(shard.bytes.first(shard.table_end));
-    for (const auto sample :
-         samples(shard.bytes.subspan(shard.data_offset, shard.data_end - shard.data_offset)))
+    const Container& file = shard.container;
+    add(file.bytes.first(file.table_end));
+    for (const auto sample : samples(file.bytes.subspan(file.data_offset, file.data_end - file.data_offset)))
       add(sample);
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(&state);

@@ -9,8 +9,7 @@ namespace strata::gguf {
 namespace {
 
 struct OpenedShard {
-  MappedFile mapping;
-  Container container;
+  Shard shard;
   SplitKeys keys;
 };
 
@@ -18,13 +17,13 @@ Result<OpenedShard> open_shard(const std::string& path) {
   TRY(MappedFile mapping, MappedFile::open(path));
   TRY(Container container, parse_container(mapping.bytes(), path));
   TRY(const SplitKeys keys, read_split_keys(container, path));
-  return OpenedShard{std::move(mapping), std::move(container), keys};
+  return OpenedShard{{path, std::move(mapping), std::move(container)}, keys};
 }
 
-Result<OpenedShard> open_later_shard(const std::string& path, uint64_t number, const SplitKeys& first) {
-  TRY(OpenedShard shard, open_shard(path));
-  TRY_OK(check_later_shard(shard.keys, number, first, path));
-  return shard;
+Result<Shard> open_later_shard(const std::string& path, uint64_t number, const SplitKeys& first) {
+  TRY(OpenedShard opened, open_shard(path));
+  TRY_OK(check_later_shard(opened.keys, number, first, path));
+  return std::move(opened.shard);
 }
 
 }  // namespace
@@ -34,30 +33,28 @@ uint64_t TensorInfo::row_bytes() const {
   return dims[0] / info.block_values * info.block_bytes;
 }
 
-void GgufFile::Impl::add(const std::string& path, std::optional<MappedFile> mapping,
-                         std::span<const std::byte> bytes, Container container) {
+void GgufFile::Impl::add(Shard shard) {
   const auto number = static_cast<uint32_t>(shards.size());
-  if (number == 0) {
-    version = container.version;
-    alignment = container.alignment;
-    metadata = std::move(container.metadata);
+  for (TensorInfo& tensor : std::exchange(shard.container.tensors, {})) {
+    tensor.shard = number;
+    tensors.push_back(tensor);
   }
-  for (TensorInfo& tensor : container.tensors) tensor.shard = number;
-  tensors.insert(tensors.end(), container.tensors.begin(), container.tensors.end());
-  paths.push_back(path);
-  shards.push_back(
-      {std::move(mapping), bytes, container.table_end, container.data_offset, container.data_end});
+  paths.push_back(shard.path);
+  shards.push_back(std::move(shard));
 }
 
 Status GgufFile::Impl::finish(const OpenOptions& options) {
-  keys = NameIndex<KeyValue, &KeyValue::key>(metadata);
+  keys = NameIndex<KeyValue, &KeyValue::key>(first().metadata);
   tensor_names = NameIndex<TensorInfo, &TensorInfo::name>(tensors);
   // Within one shard the parser has looked; this is about two shards with one tensor.
   if (const auto twice = tensor_names.first_duplicate(tensors)) {
     const TensorInfo& second = tensors[*twice];
+    const Shard& shard = shards[second.shard];
     return fail(Code::kDataLoss,
-                "{}: tensor '{}' stands in an earlier shard, too; expected once in all shards",
-                paths[second.shard], printable(second.name));
+                "{}: shard {} of {}: {}: byte {}: tensor '{}' stands in an earlier shard, too; expected once "
+                "in all shards",
+                paths.front(), second.shard + 1, shards.size(), shard.path,
+                shard.container.position_of(second.name), printable(second.name));
   }
   if (!options.check_values) return {};
   for (const TensorInfo& tensor : tensors) TRY_OK(check_finite(tensor, paths[tensor.shard]));
@@ -65,40 +62,35 @@ Status GgufFile::Impl::finish(const OpenOptions& options) {
 }
 
 Lookup GgufFile::Impl::lookup(std::string_view key) const {
-  const KeyValue* pair = keys.find(metadata, key);
+  const KeyValue* pair = keys.find(first().metadata, key);
   if (pair == nullptr) return {paths.front(), key};
-  const auto* begin = reinterpret_cast<const char*>(shards.front().bytes.data());
-  return {paths.front(), key, &pair->value, static_cast<uint64_t>(pair->key.data() - begin)};
+  return {paths.front(), key, &pair->value, first().position_of(pair->key)};
 }
 
 Result<GgufFile> GgufFile::open(const std::string& path, const OpenOptions& options) {
   auto impl = std::make_shared<Impl>();
   TRY(OpenedShard first, open_shard(path));
   const SplitKeys keys = first.keys;
-  auto add = [&impl](const std::string& of, OpenedShard shard) {
-    const auto bytes = shard.mapping.bytes();
-    impl->add(of, std::move(shard.mapping), bytes, std::move(shard.container));
-  };
   if (keys.complete()) {
-    add(path, std::move(first));
-  } else {
-    TRY(const std::string prefix, check_first_shard(keys, path));
-    add(path, std::move(first));
-    for (uint64_t number = 1; number < keys.count; ++number) {
-      const std::string name =
-          shard_path(prefix, static_cast<uint32_t>(number + 1), static_cast<uint32_t>(keys.count));
-      auto shard = open_later_shard(name, number, keys);
-      if (!shard) {
-        return fail(shard.error().code(), "{}: shard {} of {}: {}", path, number + 1, keys.count,
-                    shard.error().message());
-      }
-      add(name, std::move(*shard));
+    impl->add(std::move(first.shard));
+    TRY_OK(impl->finish(options));
+    return GgufFile(std::move(impl));
+  }
+  TRY(const std::string prefix, check_first_shard(keys, path));
+  impl->add(std::move(first.shard));
+  const auto count = static_cast<uint32_t>(keys.count.value);
+  for (uint32_t number = 1; number < count; ++number) {
+    Result<Shard> shard = open_later_shard(shard_path(prefix, number + 1, count), number, keys);
+    if (!shard) {
+      return fail(shard.error().code(), "{}: shard {} of {}: {}", path, number + 1, count,
+                  shard.error().message());
     }
-    if (impl->tensors.size() != keys.tensors) {
-      return fail(Code::kDataLoss,
-                  "{}: the {} shards have {} tensors, expected {} as in 'split.tensors.count'", path,
-                  keys.count, impl->tensors.size(), keys.tensors);
-    }
+    impl->add(std::move(*shard));
+  }
+  if (impl->tensors.size() != keys.tensors.value) {
+    return fail(Code::kDataLoss,
+                "{}: byte {}: key 'split.tensors.count': the {} shards have {} tensors, expected {}", path,
+                keys.tensors.at, count, impl->tensors.size(), keys.tensors.value);
   }
   TRY_OK(impl->finish(options));
   return GgufFile(std::move(impl));
@@ -108,29 +100,26 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes, const std::st
                                  const OpenOptions& options) {
   auto impl = std::make_shared<Impl>();
   TRY(Container container, parse_container(bytes, name));
-  impl->add(name, std::nullopt, bytes, std::move(container));
+  impl->add({name, std::nullopt, std::move(container)});
   TRY_OK(impl->finish(options));
   return GgufFile(std::move(impl));
 }
 
 const std::string& GgufFile::path() const { return impl_->paths.front(); }
 std::span<const std::string> GgufFile::shard_paths() const { return impl_->paths; }
-std::span<const KeyValue> GgufFile::metadata() const { return impl_->metadata; }
+std::span<const KeyValue> GgufFile::metadata() const { return impl_->first().metadata; }
 std::span<const TensorInfo> GgufFile::tensors() const { return impl_->tensors; }
-uint32_t GgufFile::version() const { return impl_->version; }
-uint32_t GgufFile::alignment() const { return impl_->alignment; }
-uint64_t GgufFile::data_offset() const { return impl_->shards.front().data_offset; }
+uint32_t GgufFile::version() const { return impl_->first().version; }
+uint32_t GgufFile::alignment() const { return impl_->first().alignment; }
+uint64_t GgufFile::data_offset() const { return impl_->first().data_offset; }
 
 uint64_t GgufFile::total_bytes() const {
   uint64_t total = 0;
-  for (const Shard& shard : impl_->shards) total += shard.bytes.size();
+  for (const Shard& shard : impl_->shards) total += shard.container.bytes.size();
   return total;
 }
 
-const Value* GgufFile::find(std::string_view key) const {
-  const KeyValue* pair = impl_->keys.find(impl_->metadata, key);
-  return pair == nullptr ? nullptr : &pair->value;
-}
+const Value* GgufFile::find(std::string_view key) const { return impl_->lookup(key).value; }
 
 const TensorInfo* GgufFile::find_tensor(std::string_view name) const {
   return impl_->tensor_names.find(impl_->tensors, name);

@@ -11,11 +11,9 @@
 namespace strata::gguf {
 
 struct Shard {
+  std::string path;
   std::optional<MappedFile> mapping;  // none for bytes that somebody else keeps
-  std::span<const std::byte> bytes;
-  uint64_t table_end = 0;
-  uint64_t data_offset = 0;
-  uint64_t data_end = 0;
+  Container container;                // without its tensors, which have moved to the model's
 };
 
 // What a typed accessor needs of a key, for the answer or for the error.
@@ -27,20 +25,17 @@ struct Lookup {
 };
 
 struct GgufFile::Impl {
-  std::vector<std::string> paths;  // of the shards
   std::vector<Shard> shards;
-  uint32_t version = 0;
-  uint32_t alignment = 0;
-  std::vector<KeyValue> metadata;
+  std::vector<std::string> paths;  // of the shards
   std::vector<TensorInfo> tensors;
-  NameIndex<KeyValue, &KeyValue::key> keys;
+  NameIndex<KeyValue, &KeyValue::key> keys;  // of the first shard
   NameIndex<TensorInfo, &TensorInfo::name> tensor_names;
 
-  // The first shard's metadata become the model's; tensors of every shard are added.
-  void add(const std::string& path, std::optional<MappedFile> mapping, std::span<const std::byte> bytes,
-           Container container);
-  Lookup lookup(std::string_view key) const;
+  const Container& first() const { return shards.front().container; }
+  void add(Shard shard);
+  // After the last shard.
   Status finish(const OpenOptions& options);
+  Lookup lookup(std::string_view key) const;
 };
 
 }  // namespace strata::gguf

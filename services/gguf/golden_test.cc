@@ -196,9 +196,9 @@ TEST(GgufGolden, RefusesEveryBadFileAndNamesIt) {
     const auto checked = GgufFile::open(file_path, {.check_values = true});
     ASSERT_FALSE(checked.has_value());
     EXPECT_NE(checked.error().message().find(file_path), std::string::npos) << checked.error().message();
-    EXPECT_NE(checked.error().message().find("expected"), std::string::npos) << checked.error().message();
-    if (std::getenv("STRATA_SHOW_ERRORS") != nullptr) fmt::print("{}\n", checked.error().message());
     ++rejected;
+    if (checked.error().code() == Code::kNotFound) continue;  // a missing shard: nothing was found
+    EXPECT_NE(checked.error().message().find("expected"), std::string::npos) << checked.error().message();
   }
   EXPECT_GT(rejected, 0);
 }

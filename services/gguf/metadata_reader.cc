@@ -11,7 +11,7 @@ namespace {
 Result<KeyValue> read_pair(ByteCursor& cursor, Item item) {
   const uint64_t at = cursor.position();
   TRY(const std::string_view key, cursor.string(kKeyBytesMax, "key"));
-  if (key.empty()) return cursor.error(at, "the key is empty");
+  if (key.empty()) return cursor.error(at, "is empty, expected a name");
   item.name = key;
   cursor.set_item(item);
   const uint64_t type_at = cursor.position();
@@ -48,7 +48,7 @@ Status read_metadata(ByteCursor& cursor, uint64_t count, Container& container) {
   if (auto twice = NameIndex<KeyValue, &KeyValue::key>(pairs).first_duplicate(pairs)) {
     const std::string_view key = pairs[*twice].key;
     cursor.set_item({"key", *twice, count, key});
-    return cursor.error(cursor.position_of(key), "occurs twice, expected once");
+    return cursor.error(container.position_of(key), "occurs twice, expected once");
   }
   return {};
 }

@@ -23,16 +23,29 @@ struct SplitKey {
   uint64_t max;
 };
 
-Result<uint64_t> read_key(const Container& container, const std::string& path, const SplitKey& key) {
-  const auto pair = std::ranges::find(container.metadata, key.name, &KeyValue::key);
-  if (pair == container.metadata.end())
-    return fail(Code::kDataLoss, "{}: key '{}' is missing in a shard", path, key.name);
+const KeyValue* find_key(const Container& container, std::string_view name) {
+  const auto pair = std::ranges::find(container.metadata, name, &KeyValue::key);
+  return pair == container.metadata.end() ? nullptr : &*pair;
+}
+
+Result<SplitNumber> read_key(const Container& container, const std::string& path, const SplitKey& key) {
+  const KeyValue* pair = find_key(container, key.name);
+  if (pair == nullptr) {
+    return fail(Code::kDataLoss, "{}: no key '{}', expected one in each shard", path, key.name);
+  }
+  const uint64_t at = container.position_of(pair->key);
   const auto value = unsigned_value(pair->value, key.max);
   if (!value) {
-    return fail(Code::kDataLoss, "{}: key '{}' has {}, expected an integer from 0 to {}", path, key.name,
-                describe_value(pair->value), key.max);
+    return fail(Code::kDataLoss, "{}: byte {}: key '{}' has {}, expected an integer from 0 to {}", path, at,
+                key.name, describe_value(pair->value), key.max);
   }
-  return *value;
+  return SplitNumber{*value, at};
+}
+
+Status expect_key(const char* key, const SplitNumber& found, uint64_t expected, const std::string& path) {
+  if (found.value == expected) return {};
+  return fail(Code::kDataLoss, "{}: byte {}: key '{}' is {}, expected {}", path, found.at, key, found.value,
+              expected);
 }
 
 }  // namespace
@@ -55,52 +68,43 @@ std::string shard_path(const std::string& prefix, uint32_t number, uint32_t coun
 Result<SplitKeys> read_split_keys(const Container& container, const std::string& path) {
   SplitKeys keys;
   const SplitKey count_key{"split.count", kShardsMax};
-  if (std::ranges::find(container.metadata, count_key.name, &KeyValue::key) == container.metadata.end())
-    return keys;
+  if (find_key(container, count_key.name) == nullptr) return keys;
   TRY(keys.count, read_key(container, path, count_key));
   if (keys.complete()) return keys;
-  TRY(keys.no, read_key(container, path, {"split.no", kShardsMax}));
+  // Numbers begin at 0.
+  TRY(keys.no, read_key(container, path, {"split.no", keys.count.value - 1}));
   TRY(keys.tensors, read_key(container, path, {"split.tensors.count", kTensorsMax}));
-  if (keys.no >= keys.count) {
-    return fail(Code::kDataLoss, "{}: key 'split.no' is {}, expected less than 'split.count', which is {}",
-                path, keys.no, keys.count);
-  }
   return keys;
 }
 
 Result<std::string> check_first_shard(const SplitKeys& keys, const std::string& path) {
+  const uint64_t number = keys.no.value + 1;
+  const uint64_t count = keys.count.value;
   const auto name = parse_shard_name(path);
   if (!name) {
     return fail(Code::kInvalidArgument,
                 "{}: is shard {} of {}, expected a name that ends in -00001-of-{:05}.gguf: give the shards "
-                "their published names and "
-                "open the first",
-                path, keys.no + 1, keys.count, keys.count);
+                "their published "
+                "names and open the first",
+                path, number, count, count);
   }
-  if (name->number == keys.no + 1 && name->number != 1) {
-    return fail(Code::kInvalidArgument, "{}: is shard {} of {}; open the first one, {}", path, keys.no + 1,
-                keys.count, shard_path(name->prefix, 1, name->count));
+  if (name->number != number || name->count != count) {
+    return fail(Code::kDataLoss,
+                "{}: byte {}: key 'split.no' is {} of {}, expected {} of {} after the name of the file", path,
+                keys.no.at, keys.no.value, count, int64_t{name->number} - 1, name->count);
   }
-  if (name->number != keys.no + 1 || name->count != keys.count) {
-    return fail(Code::kDataLoss, "{}: named shard {} of {}, but its keys say {} of {}", path, name->number,
-                name->count, keys.no + 1, keys.count);
+  if (number != 1) {
+    return fail(Code::kInvalidArgument, "{}: is shard {} of {}, expected the first one: open {}", path,
+                number, count, shard_path(name->prefix, 1, name->count));
   }
   return name->prefix;
 }
 
 Status check_later_shard(const SplitKeys& keys, uint64_t number, const SplitKeys& first,
                          const std::string& path) {
-  if (keys.count != first.count) {
-    return fail(Code::kDataLoss, "{}: key 'split.count' is {}, expected {} as in the first shard", path,
-                keys.count, first.count);
-  }
-  if (keys.no != number)
-    return fail(Code::kDataLoss, "{}: key 'split.no' is {}, expected {}", path, keys.no, number);
-  if (keys.tensors != first.tensors) {
-    return fail(Code::kDataLoss, "{}: key 'split.tensors.count' is {}, expected {} as in the first shard",
-                path, keys.tensors, first.tensors);
-  }
-  return {};
+  TRY_OK(expect_key("split.count", keys.count, first.count.value, path));
+  TRY_OK(expect_key("split.no", keys.no, number, path));
+  return expect_key("split.tensors.count", keys.tensors, first.tensors.value, path);
 }
 
 }  // namespace strata::gguf

@@ -19,13 +19,18 @@ struct ShardName {
 std::optional<ShardName> parse_shard_name(const std::string& path);
 std::string shard_path(const std::string& prefix, uint32_t number, uint32_t count);
 
+struct SplitNumber {
+  uint64_t value = 0;
+  uint64_t at = 0;  // position of the key, for errors
+};
+
 // The split keys of one file. count 0 or 1, or no key: a complete file.
 struct SplitKeys {
-  uint64_t no = 0;  // from 0
-  uint64_t count = 0;
-  uint64_t tensors = 0;  // of all shards
+  SplitNumber no;  // from 0
+  SplitNumber count;
+  SplitNumber tensors;  // of all shards
 
-  bool complete() const { return count <= 1; }
+  bool complete() const { return count.value <= 1; }
 };
 // kDataLoss: a split key is missing, no integer or beyond its range.
 Result<SplitKeys> read_split_keys(const Container& container, const std::string& path);

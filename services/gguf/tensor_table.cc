@@ -13,7 +13,7 @@ constexpr uint64_t kSizeMax = (uint64_t{1} << 63) - 1;
 
 Result<uint64_t> multiply(const ByteCursor& cursor, uint64_t at, uint64_t a, uint64_t b) {
   if (a != 0 && b > kSizeMax / a) {
-    return cursor.error(at, fmt::format("size of {} x {} exceeds 2^63 - 1", a, b));
+    return cursor.error(at, fmt::format("size of {} x {}, expected at most 2^63 - 1", a, b));
   }
   return a * b;
 }
@@ -81,7 +81,8 @@ Status read_offset(ByteCursor& cursor, TensorInfo& info, uint64_t alignment, uin
         at, fmt::format("offset is {}, expected {}, the padded end of the tensor before", offset, expected));
   }
   if (offset > kSizeMax || info.bytes > kSizeMax - offset) {
-    return cursor.error(at, fmt::format("{} bytes at offset {} end beyond 2^63 - 1", info.bytes, offset));
+    return cursor.error(
+        at, fmt::format("{} bytes at offset {} end at 2^63 or beyond, expected below", info.bytes, offset));
   }
   info.file_offset = offset;  // place_tensors() makes it absolute
   data_end = offset + info.bytes;
@@ -107,21 +108,22 @@ Status read_tensor_table(ByteCursor& cursor, uint64_t count, Container& containe
   if (auto twice = NameIndex<TensorInfo, &TensorInfo::name>(tensors).first_duplicate(tensors)) {
     const std::string_view name = tensors[*twice].name;
     cursor.set_item({"tensor", *twice, count, name});
-    return cursor.error(cursor.position_of(name), "the name occurs twice, expected once");
+    return cursor.error(container.position_of(name), "the name occurs twice, expected once");
   }
   return {};
 }
 
-Status place_tensors(ByteCursor& cursor, std::span<const std::byte> bytes, Container& container) {
+Status place_tensors(ByteCursor& cursor, Container& container) {
   if (container.tensors.empty()) {
     container.data_offset = container.data_end = container.table_end;
     return {};
   }
   container.data_offset = round_up(container.table_end, container.alignment);
   if (container.data_end > kSizeMax - container.data_offset) {
-    return cursor.error(container.table_end, "the tensors end beyond 2^63 - 1");
+    return cursor.error(container.table_end, "the tensors end at 2^63 or beyond, expected below");
   }
   container.data_end += container.data_offset;
+  const auto bytes = container.bytes;
   for (TensorInfo& info : container.tensors) {
     info.file_offset += container.data_offset;
     if (info.file_offset > bytes.size() || info.bytes > bytes.size() - info.file_offset) {

@@ -62,7 +62,7 @@ Result<Array> read_array(ByteCursor& cursor, uint32_t depth) {
   // The division cannot wrap; count times size could.
   if (const uint64_t count_max = cursor.left() / type_size(element).bytes_min; count > count_max) {
     return cursor.error(
-        at, fmt::format("array of {} elements of type {}, but the rest of the file holds at most {}", count,
+        at, fmt::format("array of {} elements of type {}, expected at most {} in the rest of the file", count,
                         type_size(element).name, count_max));
   }
   const uint64_t begin = cursor.position();
