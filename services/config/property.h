@@ -1,6 +1,6 @@
 #pragma once
-// The mechanism behind settings.h: a property knows its name, meaning, unit, default and bounds, and how its value is read from
-// YAML, from --set PATH=VALUE and from the environment (STRATA__SECTION__NAME).
+// The mechanism behind settings.h: a property knows its name, meaning, unit, default and bounds, and how its
+// value is read from YAML, from --set PATH=VALUE and from the environment (STRATA__SECTION__NAME).
 
 #include <cstdint>
 #include <functional>
@@ -22,7 +22,7 @@ enum class Applies {
   kRestartCacheManager,
   kRestartAll,
 };
-std::string_view unit_name(Unit unit);        // "ms", "tokens", ""
+std::string_view unit_name(Unit unit);           // "ms", "tokens", ""
 std::string_view applies_name(Applies applies);  // "live", "restart of the gateway", ...
 
 struct PropertyMeta {
@@ -58,7 +58,13 @@ template <class T>
 struct Bounds {
   std::optional<T> min = {}, max = {};
   std::vector<std::string> choices = {};  // for Choice
+  // For what bounds cannot say: "" when the value is right, else what was expected instead.
+  std::string (*fault)(const T&) = nullptr;
 };
+
+// A fault for Bounds<std::string>: HOST:PORT with a port of 0 to 65535; IPv6 hosts in brackets.
+std::string listen_address_fault(const std::string& text);
+std::string optional_listen_address_fault(const std::string& text);  // empty is right, too
 
 class PropertyBase;
 
@@ -83,11 +89,12 @@ class PropertyBase {
   std::string_view name() const { return name_; }
   std::string_view description() const { return description_; }
   const PropertyMeta& meta() const { return meta_; }
-  // Reads a scalar as YAML wrote it. The error says what was expected, without naming file or line (the loader adds that).
+  // Reads a scalar as YAML wrote it. The error says what was expected, without naming file or line (the
+  // loader adds that).
   virtual Status parse(std::string_view text) = 0;
-  virtual std::string text() const = 0;          // the value, as YAML would take it
+  virtual std::string text() const = 0;  // the value; parse() takes it back
   virtual std::string default_text() const = 0;
-  virtual std::string range_text() const = 0;    // "1 to 16", "host or cuda", ""
+  virtual std::string range_text() const = 0;  // "1 to 16", "host or cuda", ""
   virtual bool is_default() const = 0;
   virtual bool is_path() const { return false; }
 
@@ -100,8 +107,12 @@ class PropertyBase {
 template <class T>
 class Property final : public PropertyBase {
  public:
-  Property(PropertySet* set, std::string_view name, std::string_view description, PropertyMeta meta, T default_value, Bounds<T> bounds = {})
-      : PropertyBase(set, name, description, meta), value_(default_value), default_(default_value), bounds_(std::move(bounds)) {}
+  Property(PropertySet* set, std::string_view name, std::string_view description, PropertyMeta meta,
+           T default_value, Bounds<T> bounds = {})
+      : PropertyBase(set, name, description, meta),
+        value_(default_value),
+        default_(default_value),
+        bounds_(std::move(bounds)) {}
   const T& operator()() const { return value_; }
   void set(T value) { value_ = std::move(value); }
   const Bounds<T>& bounds() const { return bounds_; }

@@ -1,6 +1,7 @@
 #pragma once
-// Every setting of a deployment, declared once: name, sentence, unit, default, bounds, live or restart, example. The YAML loader,
-// `strata config show`, the reference page and the bounds test come from here. Usage: settings.experts_slots().
+// Every setting of a deployment, declared once: name, sentence, unit, default, bounds, live or restart,
+// example. The YAML loader, `strata config show`, the reference page and the bounds test come from here.
+// Usage: settings.experts_slots().
 
 #include "services/base/limits.h"
 #include "services/config/property.h"
@@ -9,137 +10,268 @@ namespace strata::config {
 
 struct Settings : PropertySet {
   // --- model
-  Property<Path> model_path{this, "model.path", "The GGUF file, or the first shard of several.",
-                            {.applies = Applies::kRestartAll, .example = "models/strata-demo.gguf"}, Path()};
-  Property<std::string> model_name{this, "model.name", "The id that /v1/models shows; empty: general.name of the file.",
-                                   {.applies = Applies::kRestartAll, .example = "demo"}, ""};
+  Property<Path> model_path{this,
+                            "model.path",
+                            "The GGUF file, or the first shard of several.",
+                            {.applies = Applies::kRestartAll, .example = "models/strata-demo.gguf"},
+                            Path()};
+  Property<std::string> model_name{this,
+                                   "model.name",
+                                   "The id that /v1/models shows; empty: general.name of the file.",
+                                   {.applies = Applies::kRestartAll, .example = "demo"},
+                                   ""};
 
   // --- device
-  Property<Choice> device_type{this, "device.type", "What the gpu-worker computes on.",
-                               {.applies = Applies::kRestartGpuWorker, .example = "host"}, Choice{"host"},
+  Property<Choice> device_type{this,
+                               "device.type",
+                               "What the gpu-worker computes on.",
+                               {.applies = Applies::kRestartGpuWorker, .example = "host"},
+                               Choice{"host"},
                                {.choices = {"host", "cuda"}}};
-  Property<uint32_t> device_threads{this, "device.threads", "Threads of the host device; 0: chosen from the machine.",
-                                    {.unit = Unit::kThreads, .applies = Applies::kRestartGpuWorker, .example = "4"}, 0,
-                                    {.min = 0, .max = kExpertThreadsMax}};
-  Property<Choice> numerics{this, "numerics", "How products are computed: reproducible answers, or exact for judging.",
-                            {.applies = Applies::kRestartAll, .example = "reproducible"}, Choice{"reproducible"},
+  Property<uint32_t> device_threads{
+      this,
+      "device.threads",
+      "Threads of the host device; 0: chosen from the machine.",
+      {.unit = Unit::kThreads, .applies = Applies::kRestartGpuWorker, .example = "4"},
+      0,
+      {.min = 0, .max = kExpertThreadsMax}};
+  Property<Choice> numerics{this,
+                            "numerics",
+                            "How products are computed: reproducible answers, or exact for judging.",
+                            {.applies = Applies::kRestartAll, .example = "reproducible"},
+                            Choice{"reproducible"},
                             {.choices = {"reproducible", "exact"}}};
 
   // --- engine
-  Property<uint32_t> engine_sequences{this, "engine.sequences", "Conversations that run at the same time.",
-                                      {.unit = Unit::kCount, .applies = Applies::kRestartGpuWorker, .example = "4"}, 4,
-                                      {.min = 1, .max = kSequencesMax}};
-  Property<uint32_t> engine_context_tokens{this, "engine.context_tokens",
-                                           "Tokens that one conversation may hold; 0: what the model's file says.",
-                                           {.unit = Unit::kTokens, .applies = Applies::kRestartGpuWorker, .example = "8192"}, 0,
-                                           {.min = 0, .max = 1048576}};
-  Property<uint32_t> engine_prefill_chunk_tokens{this, "engine.prefill_chunk_tokens",
-                                                 "Prompt tokens read in one window; longer prompts take several, between which "
-                                                 "running answers go on.",
-                                                 {.unit = Unit::kTokens, .applies = Applies::kRestartGpuWorker, .example = "128"}, 128,
-                                                 {.min = 1, .max = kPrefillChunkTokensMax}};
-  Property<uint32_t> engine_window_budget_ms{this, "engine.window_budget_ms",
-                                             "The watchdog ends a window that takes longer than this.",
-                                             {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGpuWorker, .example = "60000"},
-                                             60000, {.min = 1000, .max = 3600000}};
+  Property<uint32_t> engine_sequences{
+      this,
+      "engine.sequences",
+      "Conversations that run at the same time.",
+      {.unit = Unit::kCount, .applies = Applies::kRestartGpuWorker, .example = "4"},
+      4,
+      {.min = 1, .max = kSequencesMax}};
+  Property<uint32_t> engine_context_tokens{
+      this,
+      "engine.context_tokens",
+      "Tokens that one conversation may hold; 0: what the model's file says.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGpuWorker, .example = "8192"},
+      0,
+      {.min = 0, .max = 1048576}};
+  Property<uint32_t> engine_prefill_chunk_tokens{
+      this,
+      "engine.prefill_chunk_tokens",
+      "Prompt tokens read in one window; longer prompts take several, between which "
+      "running answers go on.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGpuWorker, .example = "128"},
+      128,
+      {.min = 1, .max = kPrefillChunkTokensMax}};
+  Property<uint32_t> engine_window_budget_ms{
+      this,
+      "engine.window_budget_ms",
+      "The watchdog ends a window that takes longer than this.",
+      {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGpuWorker, .example = "60000"},
+      60000,
+      {.min = 1000, .max = 3600000}};
 
   // --- experts
-  Property<Amount> experts_slots{this, "experts.slots",
-                                 "Arena slots over all trunk layers: a number, a percentage of all experts, or auto.",
-                                 {.unit = Unit::kExperts, .applies = Applies::kRestartGpuWorker, .example = "25%"}, Amount::automatic()};
-  Property<Choice> experts_policy{this, "experts.policy", "Which experts are resident.",
-                                  {.applies = Applies::kRestartCacheManager, .example = "lfu-decay"}, Choice{"lfu-decay"},
+  Property<Amount> experts_slots{
+      this,
+      "experts.slots",
+      "Arena slots over all trunk layers: a number, a percentage of all experts, or auto.",
+      {.unit = Unit::kExperts, .applies = Applies::kRestartGpuWorker, .example = "25%"},
+      Amount::automatic()};
+  Property<Choice> experts_policy{this,
+                                  "experts.policy",
+                                  "Which experts are resident.",
+                                  {.applies = Applies::kRestartCacheManager, .example = "lfu-decay"},
+                                  Choice{"lfu-decay"},
                                   {.choices = {"lfu-decay", "lru", "static"}}};
-  Property<Path> experts_profile{this, "experts.profile", "Routing profile that fills the arena at start; empty: none.",
-                                 {.applies = Applies::kRestartCacheManager, .example = "models/strata-demo.profile"}, Path()};
-  Property<uint32_t> experts_exchanges_in_flight{this, "experts.exchanges_in_flight",
-                                                 "Experts being copied into the arena at the same time; 0: residency stays as it is.",
-                                                 {.unit = Unit::kExperts, .applies = Applies::kRestartCacheManager, .example = "4"}, 4,
-                                                 {.min = 0, .max = kExchangesInFlightMax}};
-  Property<uint32_t> experts_exchange_interval_ms{this, "experts.exchange_interval_ms", "Pause between two looks at the usage.",
-                                                  {.unit = Unit::kMilliseconds, .applies = Applies::kRestartCacheManager, .example = "50"},
-                                                  50, {.min = 1, .max = 60000}};
-  Property<double> experts_decay_tokens{this, "experts.decay_tokens", "Decode tokens after which a use counts half.",
-                                        {.unit = Unit::kTokens, .applies = Applies::kRestartCacheManager, .example = "256"}, 256.0,
-                                        {.min = 1.0, .max = 1e9}};
+  Property<Path> experts_profile{
+      this,
+      "experts.profile",
+      "Routing profile that fills the arena at start; empty: none.",
+      {.applies = Applies::kRestartCacheManager, .example = "models/strata-demo.profile"},
+      Path()};
+  Property<uint32_t> experts_exchanges_in_flight{
+      this,
+      "experts.exchanges_in_flight",
+      "Experts being copied into the arena at the same time; 0: residency stays as it is.",
+      {.unit = Unit::kExperts, .applies = Applies::kRestartCacheManager, .example = "4"},
+      4,
+      {.min = 0, .max = kExchangesInFlightMax}};
+  Property<uint32_t> experts_exchange_interval_ms{
+      this,
+      "experts.exchange_interval_ms",
+      "Pause between two looks at the usage.",
+      {.unit = Unit::kMilliseconds, .applies = Applies::kRestartCacheManager, .example = "50"},
+      50,
+      {.min = 1, .max = 60000}};
+  Property<double> experts_decay_tokens{
+      this,
+      "experts.decay_tokens",
+      "Decode tokens after which a use counts half.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartCacheManager, .example = "256"},
+      256.0,
+      {.min = 1.0, .max = 1e9}};
 
   // --- cpu_experts
-  Property<uint32_t> cpu_experts_workers{this, "cpu_experts.workers", "Expert worker processes; one per NUMA node is right.",
-                                         {.unit = Unit::kCount, .applies = Applies::kRestartAll, .example = "1"}, 1,
-                                         {.min = 0, .max = kExpertWorkersMax}};
-  Property<uint32_t> cpu_experts_threads{this, "cpu_experts.threads", "Threads of each expert worker; 0: chosen from the machine.",
-                                         {.unit = Unit::kThreads, .applies = Applies::kRestartExpertWorkers, .example = "8"}, 0,
-                                         {.min = 0, .max = kExpertThreadsMax}};
-  Property<Choice> cpu_experts_pin{this, "cpu_experts.pin", "Pin expert threads to cores; auto: unless cores are short.",
-                                   {.applies = Applies::kRestartExpertWorkers, .example = "auto"}, Choice{"auto"},
+  Property<uint32_t> cpu_experts_workers{
+      this,
+      "cpu_experts.workers",
+      "Expert worker processes; one per NUMA node is right.",
+      {.unit = Unit::kCount, .applies = Applies::kRestartAll, .example = "1"},
+      1,
+      {.min = 0, .max = kExpertWorkersMax}};
+  Property<uint32_t> cpu_experts_threads{
+      this,
+      "cpu_experts.threads",
+      "Threads of each expert worker; 0: chosen from the machine.",
+      {.unit = Unit::kThreads, .applies = Applies::kRestartExpertWorkers, .example = "8"},
+      0,
+      {.min = 0, .max = kExpertThreadsMax}};
+  Property<Choice> cpu_experts_pin{this,
+                                   "cpu_experts.pin",
+                                   "Pin expert threads to cores; auto: unless cores are short.",
+                                   {.applies = Applies::kRestartExpertWorkers, .example = "auto"},
+                                   Choice{"auto"},
                                    {.choices = {"auto", "on", "off"}}};
-  Property<uint32_t> cpu_experts_park_after_us{this, "cpu_experts.park_after_us", "Quiet time after which expert threads sleep.",
-                                               {.unit = Unit::kMicroseconds, .applies = Applies::kRestartExpertWorkers, .example = "2000"},
-                                               2000, {.min = 0, .max = 10000000}};
-  Property<uint32_t> cpu_experts_lost_after_ms{this, "cpu_experts.lost_after_ms",
-                                               "A worker whose progress stands still for so long is killed and replaced.",
-                                               {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGpuWorker, .example = "1000"},
-                                               1000, {.min = 10, .max = 600000}};
+  Property<uint32_t> cpu_experts_park_after_us{
+      this,
+      "cpu_experts.park_after_us",
+      "Quiet time after which expert threads sleep.",
+      {.unit = Unit::kMicroseconds, .applies = Applies::kRestartExpertWorkers, .example = "2000"},
+      2000,
+      {.min = 0, .max = 10000000}};
+  Property<uint32_t> cpu_experts_lost_after_ms{
+      this,
+      "cpu_experts.lost_after_ms",
+      "A worker whose progress stands still for so long is killed and replaced.",
+      {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGpuWorker, .example = "1000"},
+      1000,
+      {.min = 10, .max = 600000}};
 
   // --- gateway
-  Property<std::string> gateway_listen{this, "gateway.listen", "Address and port of the HTTP server; port 0: any free one.",
-                                       {.applies = Applies::kRestartGateway, .example = "127.0.0.1:8080"}, "127.0.0.1:8080"};
-  Property<uint32_t> gateway_queue_limit{this, "gateway.queue_limit",
-                                         "Requests that may wait for a free sequence; one more gets 429.",
-                                         {.unit = Unit::kCount, .applies = Applies::kRestartGateway, .example = "32"}, 32,
-                                         {.min = 0, .max = kQueueLimitMax}};
-  Property<uint32_t> gateway_body_bytes_max{this, "gateway.body_bytes_max", "Largest request body.",
-                                            {.unit = Unit::kBytes, .applies = Applies::kRestartGateway, .example = "16777216"}, 16777216,
-                                            {.min = 1024, .max = static_cast<uint32_t>(kRequestBodyBytesMax)}};
-  Property<uint32_t> gateway_keepalive_ms{this, "gateway.keepalive_ms", "A silent stream gets a comment this often.",
-                                          {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGateway, .example = "5000"}, 5000,
-                                          {.min = 100, .max = 10000}};
-  Property<uint32_t> gateway_idle_timeout_ms{this, "gateway.idle_timeout_ms", "An idle connection is closed after this time.",
-                                             {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGateway, .example = "75000"}, 75000,
-                                             {.min = 1000, .max = 3600000}};
+  Property<std::string> gateway_listen{this,
+                                       "gateway.listen",
+                                       "Address and port of the HTTP server; port 0: any free one.",
+                                       {.applies = Applies::kRestartGateway, .example = "127.0.0.1:8080"},
+                                       "127.0.0.1:8080",
+                                       {.fault = listen_address_fault}};
+  Property<uint32_t> gateway_queue_limit{
+      this,
+      "gateway.queue_limit",
+      "Requests that may wait for a free sequence; one more gets 429.",
+      {.unit = Unit::kCount, .applies = Applies::kRestartGateway, .example = "32"},
+      32,
+      {.min = 0, .max = kQueueLimitMax}};
+  Property<uint32_t> gateway_body_bytes_max{
+      this,
+      "gateway.body_bytes_max",
+      "Largest request body.",
+      {.unit = Unit::kBytes, .applies = Applies::kRestartGateway, .example = "16777216"},
+      16777216,
+      {.min = 1024, .max = static_cast<uint32_t>(kRequestBodyBytesMax)}};
+  Property<uint32_t> gateway_keepalive_ms{
+      this,
+      "gateway.keepalive_ms",
+      "A silent stream gets a comment this often.",
+      {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGateway, .example = "5000"},
+      5000,
+      {.min = 100, .max = 10000}};
+  Property<uint32_t> gateway_idle_timeout_ms{
+      this,
+      "gateway.idle_timeout_ms",
+      "An idle connection is closed after this time.",
+      {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGateway, .example = "75000"},
+      75000,
+      {.min = 1000, .max = 3600000}};
 
   // --- sampling: used where neither the request nor the model's file says anything
-  Property<double> sampling_temperature{this, "sampling.temperature", "0 is greedy.",
-                                        {.applies = Applies::kRestartGateway, .example = "1.0"}, 1.0, {.min = 0.0, .max = 2.0}};
-  Property<double> sampling_top_p{this, "sampling.top_p", "Smallest set of tokens with this much probability; 1: off.",
-                                  {.unit = Unit::kRatio, .applies = Applies::kRestartGateway, .example = "0.95"}, 0.95,
-                                  {.min = 0.0001, .max = 1.0}};
-  Property<uint32_t> sampling_top_k{this, "sampling.top_k", "The most likely tokens; 0: off.",
-                                    {.unit = Unit::kTokens, .applies = Applies::kRestartGateway, .example = "20"}, 20,
-                                    {.min = 0, .max = 1000000}};
-  Property<double> sampling_min_p{this, "sampling.min_p", "Least probability, relative to the most likely token; 0: off.",
-                                  {.unit = Unit::kRatio, .applies = Applies::kRestartGateway, .example = "0.0"}, 0.0,
-                                  {.min = 0.0, .max = 1.0}};
+  Property<double> sampling_temperature{
+      this, "sampling.temperature",  "0 is greedy.", {.applies = Applies::kRestartGateway, .example = "1.0"},
+      1.0,  {.min = 0.0, .max = 2.0}};
+  Property<double> sampling_top_p{
+      this,
+      "sampling.top_p",
+      "Smallest set of tokens with this much probability; 1: off.",
+      {.unit = Unit::kRatio, .applies = Applies::kRestartGateway, .example = "0.95"},
+      0.95,
+      {.min = 0.0001, .max = 1.0}};
+  Property<uint32_t> sampling_top_k{
+      this,
+      "sampling.top_k",
+      "The most likely tokens; 0: off.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGateway, .example = "20"},
+      20,
+      {.min = 0, .max = 1000000}};
+  Property<double> sampling_min_p{
+      this,
+      "sampling.min_p",
+      "Least probability, relative to the most likely token; 0: off.",
+      {.unit = Unit::kRatio, .applies = Applies::kRestartGateway, .example = "0.0"},
+      0.0,
+      {.min = 0.0, .max = 1.0}};
 
   // --- thinking
-  Property<std::string> thinking_template_variable{this, "thinking.template_variable",
-                                                   "The chat template's variable that switches thinking on.",
-                                                   {.applies = Applies::kRestartGateway, .example = "enable_thinking"}, "enable_thinking"};
-  Property<Choice> thinking_default{this, "thinking.default", "For requests that do not say: on, off, or what the template does by itself.",
-                                    {.applies = Applies::kRestartGateway, .example = "template"}, Choice{"template"},
-                                    {.choices = {"template", "on", "off"}}};
+  Property<std::string> thinking_template_variable{
+      this,
+      "thinking.template_variable",
+      "The chat template's variable that switches thinking on.",
+      {.applies = Applies::kRestartGateway, .example = "enable_thinking"},
+      "enable_thinking"};
+  Property<Choice> thinking_default{
+      this,
+      "thinking.default",
+      "For requests that do not say: on, off, or what the template does by itself.",
+      {.applies = Applies::kRestartGateway, .example = "template"},
+      Choice{"template"},
+      {.choices = {"template", "on", "off"}}};
 
   // --- supervisor
-  Property<uint32_t> supervisor_backoff_ms{this, "supervisor.backoff_ms", "Pause before the first restart of a process; doubles each time.",
-                                           {.unit = Unit::kMilliseconds, .applies = Applies::kRestartAll, .example = "200"}, 200,
-                                           {.min = 1, .max = 60000}};
-  Property<uint32_t> supervisor_backoff_max_ms{this, "supervisor.backoff_max_ms", "Longest pause before a restart.",
-                                               {.unit = Unit::kMilliseconds, .applies = Applies::kRestartAll, .example = "10000"}, 10000,
-                                               {.min = 1, .max = 600000}};
-  Property<uint32_t> supervisor_drain_ms{this, "supervisor.drain_ms", "At stop, running answers may take this long to end by themselves.",
-                                         {.unit = Unit::kMilliseconds, .applies = Applies::kRestartAll, .example = "3000"}, 3000,
-                                         {.min = 0, .max = 4000}};
+  Property<uint32_t> supervisor_backoff_ms{
+      this,
+      "supervisor.backoff_ms",
+      "Pause before the first restart of a process; doubles each time.",
+      {.unit = Unit::kMilliseconds, .applies = Applies::kRestartAll, .example = "200"},
+      200,
+      {.min = 1, .max = 60000}};
+  Property<uint32_t> supervisor_backoff_max_ms{
+      this,
+      "supervisor.backoff_max_ms",
+      "Longest pause before a restart.",
+      {.unit = Unit::kMilliseconds, .applies = Applies::kRestartAll, .example = "10000"},
+      10000,
+      {.min = 1, .max = 600000}};
+  Property<uint32_t> supervisor_drain_ms{
+      this,
+      "supervisor.drain_ms",
+      "At stop, running answers may take this long to end by themselves.",
+      {.unit = Unit::kMilliseconds, .applies = Applies::kRestartAll, .example = "3000"},
+      3000,
+      {.min = 0, .max = 4000}};
 
   // --- log, metrics
-  Property<Choice> log_level{this, "log.level", "What is logged.", {.applies = Applies::kRestartAll, .example = "info"}, Choice{"info"},
+  Property<Choice> log_level{this,
+                             "log.level",
+                             "What is logged.",
+                             {.applies = Applies::kRestartAll, .example = "info"},
+                             Choice{"info"},
                              {.choices = {"debug", "info", "warn", "error"}}};
-  Property<Choice> log_format{this, "log.format", "Lines for people or JSON for machines.",
-                              {.applies = Applies::kRestartAll, .example = "text"}, Choice{"text"}, {.choices = {"text", "json"}}};
-  Property<std::string> metrics_listen{this, "metrics.listen",
-                                       "Host and first port where each process also serves its own metrics over HTTP (gpu-worker on the "
-                                       "first port, cache-manager on the next, then the expert workers); empty: off, /metrics of the "
-                                       "gateway has everything.",
-                                       {.applies = Applies::kRestartAll, .example = "127.0.0.1:9470"}, ""};
+  Property<Choice> log_format{this,
+                              "log.format",
+                              "Lines for people or JSON for machines.",
+                              {.applies = Applies::kRestartAll, .example = "text"},
+                              Choice{"text"},
+                              {.choices = {"text", "json"}}};
+  Property<std::string> metrics_listen{
+      this,
+      "metrics.listen",
+      "Host and first port where each process also serves its own metrics over HTTP (gpu-worker on the "
+      "first port, cache-manager on the next, then the expert workers); empty: off, /metrics of the "
+      "gateway has everything.",
+      {.applies = Applies::kRestartAll, .example = "127.0.0.1:9470"},
+      "",
+      {.fault = optional_listen_address_fault}};
 };
 
 }  // namespace strata::config

@@ -1,0 +1,110 @@
+#include "services/config/property.h"
+
+#include <gmock/gmock.h>
+
+namespace strata::config {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <class T>
+struct One : PropertySet {
+  explicit One(T value, Bounds<T> bounds = {})
+      : property(this, "section.name", "A setting.", {}, std::move(value), std::move(bounds)) {}
+  Property<T> property;
+  Status parse(std::string_view text) { return property.parse(text); }
+};
+
+TEST(Property, TakesWholeNumbersWithinBounds) {
+  One<uint32_t> number(5, {.min = 1, .max = 16});
+  EXPECT_TRUE(number.parse("16").ok());
+  EXPECT_EQ(number.property(), 16u);
+  for (std::string_view bad : {"0", "17", "-1", "+1", "1.0", "4294967296", "99999999999999999999", "12x",
+                               "x12", " 1", "1 ", "", "0x10", "1e1"}) {
+    Status status = number.parse(bad);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << bad;
+    EXPECT_EQ(status.message(), fmt::format("expected a whole number, 1 to 16, got '{}'", bad));
+  }
+  EXPECT_EQ(number.property(), 16u) << "a refused text leaves the value alone";
+}
+
+TEST(Property, TakesNumbersButNeitherInfinityNorNan) {
+  One<double> number(1.0, {.min = 0.0, .max = 2.0});
+  EXPECT_TRUE(number.parse("0.25").ok());
+  EXPECT_TRUE(number.parse("1e-3").ok());
+  EXPECT_DOUBLE_EQ(number.property(), 0.001);
+  for (std::string_view bad : {"nan", "inf", "-inf", "2.0001", "-0.1", "1,5", "1.5.", "1e999", ""})
+    EXPECT_FALSE(number.parse(bad).ok()) << bad;
+  One<double> unbounded(1.0);
+  EXPECT_FALSE(unbounded.parse("inf").ok());
+  EXPECT_FALSE(unbounded.parse("nan").ok());
+}
+
+TEST(Property, TakesAmounts) {
+  One<Amount> amount(Amount::automatic());
+  EXPECT_EQ(amount.property.text(), "auto");
+  EXPECT_EQ(amount.property().of(1000, 7), 7u);
+  ASSERT_TRUE(amount.parse("25%").ok());
+  EXPECT_EQ(amount.property.text(), "25%");
+  EXPECT_EQ(amount.property().of(1000, 7), 250u);
+  EXPECT_EQ(amount.property().of(10, 7), 3u) << "rounded to the nearest";
+  ASSERT_TRUE(amount.parse("12.5%").ok());
+  EXPECT_EQ(amount.property.text(), "12.5%");
+  ASSERT_TRUE(amount.parse("0").ok());
+  EXPECT_EQ(amount.property().of(1000, 7), 0u);
+  ASSERT_TRUE(amount.parse("4000000000").ok());
+  EXPECT_EQ(amount.property().of(1000, 7), 1000u) << "capped at the total";
+  for (std::string_view bad :
+       {"", "%", "-1", "-5%", "101%", "25 %", "25%%", "all", "Auto", "1.5", "4294967296", "nan%"}) {
+    EXPECT_FALSE(amount.parse(bad).ok()) << bad;
+  }
+}
+
+TEST(Property, TakesOneOfTheWordsAndNamesTheNearest) {
+  One<Choice> choice(Choice{"lru"}, {.choices = {"lfu-decay", "lru", "static"}});
+  EXPECT_TRUE(choice.parse("static").ok());
+  EXPECT_TRUE(choice.property() == "static");
+  EXPECT_EQ(choice.parse("lfu_decay").message(),
+            "expected lfu-decay, lru or static, got 'lfu_decay'; did you mean lfu-decay?");
+  EXPECT_FALSE(choice.parse("LRU").ok());
+}
+
+TEST(Property, TakesTruthValues) {
+  One<bool> truth(false);
+  EXPECT_TRUE(truth.parse("true").ok());
+  EXPECT_TRUE(truth.property());
+  EXPECT_FALSE(truth.parse("yes").ok());
+}
+
+TEST(Property, RefusesAZeroByte) {
+  One<std::string> text("");
+  EXPECT_FALSE(text.parse(std::string_view("a\0b", 3)).ok());
+  One<Path> path(Path{});
+  EXPECT_FALSE(path.parse(std::string_view("a\0b", 3)).ok());
+}
+
+TEST(Property, CutsLongValuesInErrors) {
+  One<uint32_t> number(5);
+  EXPECT_LT(number.parse(std::string(10000, 'x')).message().size(), 150u);
+}
+
+TEST(Property, ChecksListenAddresses) {
+  for (const char* good : {"127.0.0.1:8080", "localhost:0", "[::1]:65535", "0.0.0.0:80"})
+    EXPECT_EQ(listen_address_fault(good), "") << good;
+  for (const char* bad : {"", "8080", ":8080", "localhost", "localhost:", "localhost:65536", "localhost:-1",
+                          "::1:80", "a b:80", "[]:1", "h:8x"}) {
+    EXPECT_THAT(listen_address_fault(bad), HasSubstr("expected HOST:PORT")) << bad;
+  }
+  EXPECT_EQ(optional_listen_address_fault(""), "");
+}
+
+TEST(PropertyDeathTest, RefusesTheSameNameTwice) {
+  struct Twice : PropertySet {
+    Property<bool> a{this, "x", "X.", {}, false};
+    Property<bool> b{this, "x", "X.", {}, false};
+  };
+  EXPECT_DEATH(Twice(), "declared twice");
+}
+
+}  // namespace
+}  // namespace strata::config
