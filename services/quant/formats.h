@@ -1,11 +1,12 @@
 #pragma once
-// Every weight type, one small struct each; the list at the end is the registry. Layouts follow the GGUF block formats, the meaning of
-// the parts docs/numerics.md. A quantized type says:
+// Every weight type, one small struct each; the list at the end is the registry. Layouts follow the GGUF
+// block formats, the meaning of the parts docs/numerics.md. A quantized type says:
 //
 //   values(block, k)    the 32 signed integers of unit k of a block
 //   Factor              where the block's float factor d_w is, and how it is written
 //   kScaleGroup         0: none; 32 or 16: values sharing an integer scale, from scales(block)
-//   Minimum             NoMinimum, or the float factor of the minimum; then kIntegerMinimum says whether it is subtracted with an integer
+//   Minimum             NoMinimum, or the float factor of the minimum; then kIntegerMinimum says whether it
+//   is subtracted with an integer
 //                       multiplier per scale group, from minimums(block), or added as it is
 //
 // In the variant's own namespace, see variant.h.
@@ -62,7 +63,8 @@ struct QuantizedFormat {
   using Minimum = NoMinimum;
 };
 
-inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                          1,    13,   25,  38,  53,  69,  89,  113};
 inline constexpr int8_t kFp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // ---- blocks of 32
@@ -123,8 +125,12 @@ struct Q2_K : QuantizedFormat<TensorType::kQ2_K, 256, 84> {
   static constexpr bool kIntegerMinimum = true;
   using Factor = HalfAt<80>;
   using Minimum = HalfAt<82>;
-  static Bytes32 values(const uint8_t* b, int k) { return bits(load32(b + 16 + 32 * (k / 4)), 2 * (k % 4), 3); }
-  static PackedScales scales(const uint8_t* b) { return {{load_as<uint64_t>(b) & kLow, load_as<uint64_t>(b + 8) & kLow}}; }
+  static Bytes32 values(const uint8_t* b, int k) {
+    return bits(load32(b + 16 + 32 * (k / 4)), 2 * (k % 4), 3);
+  }
+  static PackedScales scales(const uint8_t* b) {
+    return {{load_as<uint64_t>(b) & kLow, load_as<uint64_t>(b + 8) & kLow}};
+  }
   static PackedScales minimums(const uint8_t* b) {
     return {{(load_as<uint64_t>(b) >> 4) & kLow, (load_as<uint64_t>(b + 8) >> 4) & kLow}};
   }
@@ -148,7 +154,8 @@ struct Q3_K : QuantizedFormat<TensorType::kQ3_K, 256, 110> {
   }
 };
 
-// The 6-bit scales and minimums of Q4_K and Q5_K: twelve bytes; groups 0-3 whole, the upper two bits of 4-7 on top of them.
+// The 6-bit scales and minimums of Q4_K and Q5_K: twelve bytes; groups 0-3 whole, the upper two bits of 4-7
+// on top of them.
 template <TensorType type, int bytes>
 struct SixBitScales : QuantizedFormat<type, 256, bytes> {
   static constexpr int kScaleGroup = 32;
@@ -165,10 +172,14 @@ struct SixBitScales : QuantizedFormat<type, 256, bytes> {
   }
 
  private:
-  static PackedScales joined(uint32_t low, uint32_t high) { return {{uint64_t{low} | uint64_t{high} << 32, 0}}; }
+  static PackedScales joined(uint32_t low, uint32_t high) {
+    return {{uint64_t{low} | uint64_t{high} << 32, 0}};
+  }
 };
 struct Q4_K : SixBitScales<TensorType::kQ4_K, 144> {
-  static Bytes32 values(const uint8_t* b, int k) { return bits(load32(b + 16 + 32 * (k / 2)), 4 * (k % 2), 15); }
+  static Bytes32 values(const uint8_t* b, int k) {
+    return bits(load32(b + 16 + 32 * (k / 2)), 4 * (k % 2), 15);
+  }
 };
 struct Q5_K : SixBitScales<TensorType::kQ5_K, 176> {
   static Bytes32 values(const uint8_t* b, int k) {
@@ -185,7 +196,9 @@ struct Q6_K : QuantizedFormat<TensorType::kQ6_K, 256, 210> {
     const Bytes32 high = bits(load32(b + 128 + 32 * half), 2 * j, 3);
     return minus(either(low, shift_up(high, 4)), 32);
   }
-  static PackedScales scales(const uint8_t* b) { return {{load_as<uint64_t>(b + 192), load_as<uint64_t>(b + 200)}}; }
+  static PackedScales scales(const uint8_t* b) {
+    return {{load_as<uint64_t>(b + 192), load_as<uint64_t>(b + 200)}};
+  }
 };
 struct IQ4_XS : QuantizedFormat<TensorType::kIQ4_XS, 256, 136> {
   static constexpr int kScaleGroup = 32;
@@ -227,7 +240,8 @@ struct BF16 {
 
 template <class... Formats>
 struct FormatList {};
-using QuantizedFormats = FormatList<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, NVFP4>;
+using QuantizedFormats = FormatList<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL,
+                                    IQ4_XS, MXFP4, NVFP4>;
 using FloatFormats = FormatList<F32, F16, BF16>;
 
 }  // namespace strata::quant::STRATA_KERNEL_VARIANT

@@ -1,6 +1,6 @@
 #pragma once
-// Small numbers as they lie in blocks: unaligned, little-endian, binary16 and its relatives, converted exactly.
-// In the variant's own namespace, see variant.h.
+// Small numbers as they lie in blocks: unaligned, little-endian, binary16 and its relatives, converted
+// exactly. In the variant's own namespace, see variant.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,8 +21,8 @@ inline uint32_t bits_of_float(float value) { return __builtin_bit_cast(uint32_t,
 
 inline float bf16_to_float(uint16_t b) { return float_of_bits(uint32_t{b} << 16); }
 
-// binary16. Normal numbers: move the 15 bits up and rebias the exponent by a multiplication with 2^112, which also normalises
-// subnormals exactly; infinity and NaN keep their top exponent.
+// binary16. Normal numbers: move the 15 bits up and rebias the exponent by a multiplication with 2^112, which
+// also normalises subnormals exactly; infinity and NaN keep their top exponent.
 inline float half_to_float(uint16_t h) {
   const uint32_t magnitude = uint32_t{h} & 0x7fffu;
   const uint32_t sign = (uint32_t{h} & 0x8000u) << 16;
@@ -32,7 +32,9 @@ inline float half_to_float(uint16_t h) {
 }
 
 // 2^(e - 128), subnormal for e = 0 and 1.
-inline float e8m0_to_float(uint8_t e) { return float_of_bits(e < 2 ? 0x200000u << e : (uint32_t{e} - 1) << 23); }
+inline float e8m0_to_float(uint8_t e) {
+  return float_of_bits(e < 2 ? 0x200000u << e : (uint32_t{e} - 1) << 23);
+}
 
 // Half of an unsigned 4-bit-exponent, 3-bit-mantissa number; bit 7 is ignored, 0x7f means 0.
 inline float half_e4m3_to_float(uint8_t b) {

@@ -1,4 +1,5 @@
-// Compiled once per kernel variant (services/quant/CMakeLists.txt): dot products and sums in 32 lanes, the activation rule, and the functions.
+// Compiled once per kernel variant (services/quant/CMakeLists.txt): dot products and sums in 64 lanes, the
+// activation rule, and the functions.
 #include "services/quant/math_f32.h"
 #include "services/quant/product_f32.h"
 #include "services/quant/variant.h"
@@ -6,28 +7,16 @@
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 namespace {
 
-template <class Step8, class Step1>
-inline float reduce(std::size_t count, Step8 step8, Step1 step1) {
-  Lanes lanes;
-  lanes.clear();
-  const std::size_t whole = count / kLanes * kLanes;
-  for (std::size_t i = 0; i < whole; i += kLanes) {
-    for (std::size_t part = 0; part < 4; ++part) lanes.part[part] = step8(i + 8 * part, lanes.part[part]);
-  }
-  lanes.tail(count - whole, [&](std::size_t i, float lane) { return step1(whole + i, lane); });
-  return lanes.total();
-}
-
 float dot(const float* a, const float* b, std::size_t count) {
-  return reduce(
-      count, [&](std::size_t i, Floats8 acc) { return fma8(load_floats(a + i), load_floats(b + i), acc); },
-      [&](std::size_t i, float acc) { return __builtin_fmaf(a[i], b[i], acc); });
+  return float_dot<F32>(reinterpret_cast<const std::byte*>(a), b, count);
 }
 
 float sum(const float* x, std::size_t count) {
-  return reduce(
+  Lanes lanes;
+  lanes.feed(
       count, [&](std::size_t i, Floats8 acc) { return plus(acc, load_floats(x + i)); },
       [&](std::size_t i, float acc) { return acc + x[i]; });
+  return lanes.total();
 }
 
 void quantize_block(const float* x, int8_t* q, float* d, int32_t* sum_of_q) {

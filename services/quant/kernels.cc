@@ -9,10 +9,12 @@ namespace strata::quant {
 namespace {
 
 #ifdef STRATA_KERNELS_AVX2
-constexpr Kernels kCompiled[] = {{"scalar", &scalar::kTypes, &scalar::kFloats}, {"avx2", &avx2::kTypes, &avx2::kFloats}};
+constexpr Kernels kCompiled[] = {{"scalar", &scalar::kTypes, &scalar::kFloats},
+                                 {"avx2", &avx2::kTypes, &avx2::kFloats}};
 
 std::size_t runnable() {
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   return avx2 ? 2 : 1;
 }
 #else

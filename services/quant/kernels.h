@@ -1,6 +1,7 @@
 #pragma once
-// The kernels behind quant.h. One source, compiled once per instruction set (kernel_products.cc, kernel_floats.cc with per-file
-// flags); all variants compute the expressions of docs/numerics.md and so give the same bits. The table is chosen once, at run time.
+// The kernels behind quant.h. One source, compiled once per instruction set (kernel_products.cc,
+// kernel_floats.cc with per-file flags); all variants compute the expressions of docs/numerics.md and so give
+// the same bits. The table is chosen once, at run time.
 
 #include <array>
 #include <cstddef>
@@ -12,7 +13,8 @@
 
 namespace strata::quant {
 
-// y[token][row] = W[row] . x[token], rows row_begin..row_end-1; token i reads q8[i] or f32[i] and writes y[i][row].
+// y[token][row] = W[row] . x[token], rows row_begin..row_end-1; token i reads q8[i] or f32[i] and writes
+// y[i][row].
 struct ProductArgs {
   const std::byte* weights = nullptr;  // row 0
   std::size_t row_bytes = 0;
@@ -21,9 +23,9 @@ struct ProductArgs {
   uint32_t row_begin = 0;
   uint32_t row_end = 0;
   uint32_t tokens = 0;
-  const Q8Row* q8 = nullptr;           // (tokens), for product_q8
-  const float* const* f32 = nullptr;   // (tokens), for product_f32
-  float* const* y = nullptr;           // (tokens), each at row 0
+  const Q8Row* q8 = nullptr;          // (tokens), for product_q8
+  const float* const* f32 = nullptr;  // (tokens), for product_f32
+  float* const* y = nullptr;          // (tokens), each at row 0
 };
 
 // What a variant can do with one type of weights.
@@ -47,7 +49,8 @@ struct FloatKernels {
   float (*silu)(float x) = nullptr;
   float (*softplus)(float x) = nullptr;
   void (*silu_multiply)(const float* gate, const float* up, float* out, std::size_t count) = nullptr;
-  void (*add_scaled)(float scale, const float* x, float* y, std::size_t count) = nullptr;  // y = fma(scale, x, y)
+  void (*add_scaled)(float scale, const float* x, float* y,
+                     std::size_t count) = nullptr;  // y = fma(scale, x, y)
 };
 
 struct Kernels {
@@ -55,13 +58,15 @@ struct Kernels {
   const TypeTable* types = nullptr;
   const FloatKernels* floats = nullptr;
 
-  const TypeKernels& of(TensorType type) const { return (*types)[static_cast<uint32_t>(type) % kTensorTypeIds]; }
+  const TypeKernels& of(TensorType type) const {
+    return (*types)[static_cast<uint32_t>(type) % kTensorTypeIds];
+  }
 };
 
 // Those that this CPU can run, slowest first.
 std::span<const Kernels> available_kernels();
-// The fastest of them, or the one that STRATA_CPU_KERNELS names; chosen on first use. An unknown or impossible name is a CHECK:
-// silently taking other kernels would hide what a test wanted to see.
+// The fastest of them, or the one that STRATA_CPU_KERNELS names; chosen on first use. An unknown or
+// impossible name is a CHECK: silently taking other kernels would hide what a test wanted to see.
 const Kernels& kernels();
 
 }  // namespace strata::quant

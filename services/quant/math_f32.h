@@ -1,5 +1,6 @@
 #pragma once
-// exp, sigmoid, SiLU and softplus from IEEE operations only (docs/numerics.md, "Functions"). In the variant's own namespace, see variant.h.
+// exp, sigmoid, SiLU and softplus from IEEE operations only (docs/numerics.md, "Functions"). In the variant's
+// own namespace, see variant.h.
 
 #include <cstdint>
 
@@ -7,7 +8,8 @@
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 
-inline constexpr float kRoundToInteger = 0x1.8p23f;  // adding it leaves the nearest integer (ties to even) in the low bits
+inline constexpr float kRoundToInteger =
+    0x1.8p23f;  // adding it leaves the nearest integer (ties to even) in the low bits
 inline constexpr uint32_t kRoundToIntegerBits = 0x4b400000u;
 
 // The integer nearest to x, ties to even, for |x| < 2^22; anything for others.
@@ -15,7 +17,9 @@ inline int32_t nearest_integer(float x) {
   return static_cast<int32_t>(bits_of_float(x + kRoundToInteger) - kRoundToIntegerBits);
 }
 
-inline float power_of_two(int32_t exponent) { return float_of_bits(static_cast<uint32_t>(exponent + 127) << 23); }
+inline float power_of_two(int32_t exponent) {
+  return float_of_bits(static_cast<uint32_t>(exponent + 127) << 23);
+}
 
 inline float exp_value(float x) {
   const float bounded = x > 88.72284f ? 88.72284f : x < -104.0f ? -104.0f : x;  // NaN stays

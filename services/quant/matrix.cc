@@ -28,14 +28,15 @@ Q8Row q8_row_view(const std::byte* stored, uint32_t cols) {
 void quantize_q8(std::span<const float> x, std::byte* stored) {
   CHECK(x.size() % kActivationBlock == 0, "{} activations are no multiple of {}", x.size(), kActivationBlock);
   const StoredRow<std::byte> row(stored, static_cast<uint32_t>(x.size()));
-  kernels().floats->quantize_q8(x.data(), x.size(), reinterpret_cast<int8_t*>(row.q), reinterpret_cast<float*>(row.d),
-                                reinterpret_cast<int32_t*>(row.sum));
+  kernels().floats->quantize_q8(x.data(), x.size(), reinterpret_cast<int8_t*>(row.q),
+                                reinterpret_cast<float*>(row.d), reinterpret_cast<int32_t*>(row.sum));
 }
 
 Activations::Activations(const float* x, uint32_t tokens, uint32_t cols, std::size_t stride)
     : x_(x), stride_(stride), tokens_(tokens), cols_(cols) {}
 
-Activations Activations::from_q8(const std::byte* stored, uint32_t tokens, uint32_t cols, std::size_t stride_bytes) {
+Activations Activations::from_q8(const std::byte* stored, uint32_t tokens, uint32_t cols,
+                                 std::size_t stride_bytes) {
   Activations result;
   result.tokens_ = tokens;
   result.cols_ = cols;

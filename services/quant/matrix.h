@@ -19,7 +19,8 @@ enum class Numerics : uint8_t {
   kExact,         // dequantized weights, float32 activations: for judging against references, slow
 };
 
-// W (rows, cols) row-major in blocks of `type`; maps cols values to rows values. Points into the mapped file or the arena.
+// W (rows, cols) row-major in blocks of `type`; maps cols values to rows values. Points into the mapped file
+// or the arena.
 struct Matrix {
   TensorType type = TensorType::kF32;
   uint32_t rows = 0;
@@ -32,7 +33,8 @@ struct Matrix {
 };
 
 // One row of activations in 8-bit blocks of 32: value i is d[i/32] * q[i].
-// d = absmax/127 in float32; q rounded to nearest even; sum[b] is the integer sum of block b's q (for types with a minimum).
+// d = absmax/127 in float32; q rounded to nearest even; sum[b] is the integer sum of block b's q (for types
+// with a minimum).
 struct Q8Row {
   const int8_t* q = nullptr;     // (cols)
   const float* d = nullptr;      // (cols / 32)
@@ -42,12 +44,14 @@ struct Q8Row {
 inline constexpr uint32_t kActivationBlock = 32;
 
 // Bytes of one Q8 row stored as q | d | sum, each part aligned to 4 bytes. cols is a multiple of 32.
-constexpr std::size_t q8_row_bytes(uint32_t cols) { return std::size_t{cols} + 8 * (std::size_t{cols} / kActivationBlock); }
+constexpr std::size_t q8_row_bytes(uint32_t cols) {
+  return std::size_t{cols} + 8 * (std::size_t{cols} / kActivationBlock);
+}
 // The view of a row stored that way.
 Q8Row q8_row_view(const std::byte* stored, uint32_t cols);
 
-// The one rule by which activations become 8-bit (docs/numerics.md). x.size() is a multiple of 32; `stored` has
-// q8_row_bytes(x.size()) bytes, aligned to 4. Non-finite input gives a NaN scale in its block.
+// The one rule by which activations become 8-bit (docs/numerics.md). x.size() is a multiple of 32; `stored`
+// has q8_row_bytes(x.size()) bytes, aligned to 4. Non-finite input gives a NaN scale in its block.
 void quantize_q8(std::span<const float> x, std::byte* stored);
 
 // n input rows of a product; owns the 8-bit form, made once and only when some weight needs it.
@@ -56,12 +60,14 @@ class Activations {
   // x (tokens, cols), rows `stride` floats apart; kept by reference.
   Activations(const float* x, uint32_t tokens, uint32_t cols, std::size_t stride);
   // Rows that arrive already quantized (from the dispatch board); stored rows `stride_bytes` apart.
-  static Activations from_q8(const std::byte* stored, uint32_t tokens, uint32_t cols, std::size_t stride_bytes);
+  static Activations from_q8(const std::byte* stored, uint32_t tokens, uint32_t cols,
+                             std::size_t stride_bytes);
   // The 8-bit form may lie in this object: it can be moved, not copied.
   Activations(Activations&&) = default;
   Activations& operator=(Activations&&) = default;
 
-  // The same for other rows, keeping the memory of the 8-bit form, so that a loop that reuses one object stops allocating.
+  // The same for other rows, keeping the memory of the 8-bit form, so that a loop that reuses one object
+  // stops allocating.
   void rebind(const float* x, uint32_t tokens, uint32_t cols, std::size_t stride);
 
   uint32_t tokens() const { return tokens_; }

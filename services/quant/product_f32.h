@@ -1,34 +1,51 @@
 #pragma once
-// Dot products in 32 float32 lanes (docs/numerics.md, "Products of float weights"), and the products made of them: weights of float types,
-// and dequantized weights for Numerics::kExact. In the variant's own namespace, see variant.h.
+// Dot products in 64 float32 lanes (docs/numerics.md, "Products of float weights"), and the products made of
+// them: weights of float types, and dequantized weights for Numerics::kExact. In the variant's own namespace,
+// see variant.h.
 
 #include "services/quant/formats.h"
 #include "services/quant/kernels.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 
-inline constexpr uint32_t kLanes = 32;
+inline constexpr uint32_t kLanes = 64;
+inline constexpr uint32_t kParts = kLanes / 8;
 
-// 32 lanes in four vectors: lane l is element l % 8 of part l / 8.
+// The lanes of one dot product in vectors: lane l is element l % 8 of part l / 8. Eight independent
+// accumulators also hide the latency of fma on two ports.
 struct Lanes {
-  Floats8 part[4];
+  Floats8 part[kParts];
 
-  void clear() {
+  Lanes() {
     for (Floats8& p : part) p = zero_floats();
   }
-  // The last elements of a row that is no multiple of 32: count < 32.
-  template <class Step>
-  void tail(std::size_t count, Step step) {
-    if (count == 0) return;
-    float lane[kLanes];
-    for (int i = 0; i < 4; ++i) store_floats(part[i], lane + 8 * i);
-    for (std::size_t i = 0; i < count; ++i) lane[i] = step(i, lane[i]);
-    for (int i = 0; i < 4; ++i) part[i] = load_floats(lane + 8 * i);
+
+  // Feeds elements 0..count-1: step8(i, lanes) takes eight from i on, step1(i, lane) a single one. May be
+  // called again for the elements that follow if count was a multiple of 64.
+  template <class Step8, class Step1>
+  void feed(std::size_t count, Step8 step8, Step1 step1) {
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      for (uint32_t p = 0; p < kParts; ++p) part[p] = step8(i + 8 * p, part[p]);
+    }
+    for (uint32_t p = 0; i < count; ++p, i += 8) {
+      if (i + 8 <= count) {
+        part[p] = step8(i, part[p]);
+        continue;
+      }
+      float lane[8];
+      store_floats(part[p], lane);
+      for (std::size_t l = 0; i + l < count; ++l) lane[l] = step1(i + l, lane[l]);
+      part[p] = load_floats(lane);
+    }
   }
-  // Lanes l and l+16, +8, +4, +2, +1.
+
+  // Lanes l and l+32, then l+16, +8, +4, +2, +1.
   float total() const {
+    const Floats8 four[4] = {plus(part[0], part[4]), plus(part[1], part[5]), plus(part[2], part[6]),
+                             plus(part[3], part[7])};
     float lane[8];
-    store_floats(plus(plus(part[0], part[2]), plus(part[1], part[3])), lane);
+    store_floats(plus(plus(four[0], four[2]), plus(four[1], four[3])), lane);
     for (int i = 0; i < 4; ++i) lane[i] += lane[i + 4];
     lane[0] += lane[2];
     lane[1] += lane[3];
@@ -36,49 +53,25 @@ struct Lanes {
   }
 };
 
-// lanes[r][t] += W row r . x[t] for all cols; the 4 * kRowCount * kTokens accumulators hide the latency of fma.
-template <class F, int kRowCount, int kTokens>
-inline void float_tile(const ProductArgs& args, uint32_t row, uint32_t token) {
-  Lanes lanes[kRowCount][kTokens];
-  const std::byte* w[kRowCount];
-  const float* x[kTokens];
-  for (int r = 0; r < kRowCount; ++r) w[r] = args.weights + std::size_t{row + static_cast<uint32_t>(r)} * args.row_bytes;
-  for (int t = 0; t < kTokens; ++t) x[t] = args.f32[token + static_cast<uint32_t>(t)];
-  for (auto& row_lanes : lanes) {
-    for (Lanes& l : row_lanes) l.clear();
-  }
-  const std::size_t whole = args.cols / kLanes * kLanes;
-  for (std::size_t i = 0; i < whole; i += kLanes) {
-    for (int part = 0; part < 4; ++part) {
-      const std::size_t at = i + 8 * static_cast<std::size_t>(part);
-      Floats8 weights[kRowCount];
-      for (int r = 0; r < kRowCount; ++r) weights[r] = F::load(w[r] + at * F::kValueBytes);
-      for (int t = 0; t < kTokens; ++t) {
-        const Floats8 activations = load_floats(x[t] + at);
-        for (int r = 0; r < kRowCount; ++r) {
-          lanes[r][t].part[part] = fma8(weights[r], activations, lanes[r][t].part[part]);
-        }
-      }
-    }
-  }
-  for (int r = 0; r < kRowCount; ++r) {
-    for (int t = 0; t < kTokens; ++t) {
-      lanes[r][t].tail(args.cols - whole, [&](std::size_t i, float lane) {
-        return __builtin_fmaf(F::one(w[r] + (whole + i) * F::kValueBytes), x[t][whole + i], lane);
-      });
-      args.y[token + static_cast<uint32_t>(t)][row + static_cast<uint32_t>(r)] = lanes[r][t].total() * args.scale;
-    }
-  }
+template <class F>
+inline float float_dot(const std::byte* w, const float* x, std::size_t count) {
+  Lanes lanes;
+  lanes.feed(
+      count,
+      [&](std::size_t i, Floats8 acc) {
+        return fma8(F::load(w + i * F::kValueBytes), load_floats(x + i), acc);
+      },
+      [&](std::size_t i, float acc) { return __builtin_fmaf(F::one(w + i * F::kValueBytes), x[i], acc); });
+  return lanes.total();
 }
 
 template <class F>
 void product_float(const ProductArgs& args) {
-  uint32_t row = args.row_begin;
-  for (; row + 2 <= args.row_end; row += 2) {
-    for (uint32_t token = 0; token < args.tokens; ++token) float_tile<F, 2, 1>(args, row, token);
-  }
-  for (; row < args.row_end; ++row) {
-    for (uint32_t token = 0; token < args.tokens; ++token) float_tile<F, 1, 1>(args, row, token);
+  for (uint32_t row = args.row_begin; row < args.row_end; ++row) {
+    const std::byte* w = args.weights + std::size_t{row} * args.row_bytes;
+    for (uint32_t token = 0; token < args.tokens; ++token) {
+      args.y[token][row] = float_dot<F>(w, args.f32[token], args.cols) * args.scale;
+    }
   }
 }
 
@@ -120,31 +113,33 @@ void dequantize_block(const uint8_t* block, float* out) {
 template <class F>
 void dequantize_quantized(const std::byte* blocks, float* out, std::size_t count) {
   const auto* block = reinterpret_cast<const uint8_t*>(blocks);
-  for (std::size_t i = 0; i < count; i += F::kBlockValues, block += F::kBlockBytes) dequantize_block<F>(block, out + i);
+  for (std::size_t i = 0; i < count; i += F::kBlockValues, block += F::kBlockBytes)
+    dequantize_block<F>(block, out + i);
 }
 
-// Numerics::kExact. A block is dequantized once for up to 8 tokens, whose lanes wait in memory meanwhile.
+// Numerics::kExact. A chunk of a row is dequantized once for up to 8 tokens, whose lanes wait in memory
+// meanwhile.
 template <class F>
 void product_dequantized(const ProductArgs& args) {
   constexpr uint32_t kTokens = 8;
+  constexpr uint32_t kChunk = 256;  // a whole number of blocks and of turns through the lanes
+  static_assert(kChunk % F::kBlockValues == 0 && kChunk % kLanes == 0);
   for (uint32_t row = args.row_begin; row < args.row_end; ++row) {
-    const auto* blocks = reinterpret_cast<const uint8_t*>(args.weights + std::size_t{row} * args.row_bytes);
     for (uint32_t token = 0; token < args.tokens; token += kTokens) {
       const uint32_t tokens = args.tokens - token < kTokens ? args.tokens - token : kTokens;
+      const std::byte* blocks = args.weights + std::size_t{row} * args.row_bytes;
       Lanes lanes[kTokens];
-      for (Lanes& l : lanes) l.clear();
-      const uint8_t* block = blocks;
-      for (uint32_t col = 0; col < args.cols; col += F::kBlockValues, block += F::kBlockBytes) {
-        float w[F::kBlockValues];
-        dequantize_block<F>(block, w);
+      for (uint32_t col = 0; col < args.cols; col += kChunk) {
+        const uint32_t count = args.cols - col < kChunk ? args.cols - col : kChunk;
+        float w[kChunk];
+        dequantize_quantized<F>(blocks, w, count);
+        blocks += count / F::kBlockValues * F::kBlockBytes;
         for (uint32_t t = 0; t < tokens; ++t) {
           const float* x = args.f32[token + t] + col;
-          for (uint32_t i = 0; i < F::kBlockValues; i += kLanes) {
-            for (uint32_t part = 0; part < 4; ++part) {
-              Floats8& acc = lanes[t].part[part];
-              acc = fma8(load_floats(w + i + 8 * part), load_floats(x + i + 8 * part), acc);
-            }
-          }
+          lanes[t].feed(
+              count,
+              [&](std::size_t i, Floats8 acc) { return fma8(load_floats(w + i), load_floats(x + i), acc); },
+              [&](std::size_t i, float acc) { return __builtin_fmaf(w[i], x[i], acc); });
         }
       }
       for (uint32_t t = 0; t < tokens; ++t) args.y[token + t][row] = lanes[t].total() * args.scale;

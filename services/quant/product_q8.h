@@ -1,6 +1,6 @@
 #pragma once
-// Products of quantized weights with 8-bit activations: eight rows of W at a time, one accumulator lane per row (docs/numerics.md,
-// "Products of quantized weights"). In the variant's own namespace, see variant.h.
+// Products of quantized weights with 8-bit activations: eight rows of W at a time, one accumulator lane per
+// row (docs/numerics.md, "Products of quantized weights"). In the variant's own namespace, see variant.h.
 
 #include "services/quant/formats.h"
 #include "services/quant/kernels.h"
@@ -20,7 +20,8 @@ class ScaleLanes {
       const PackedScales s = kUnpack(blocks[row]);
       for (int word = 0; word < (kGroups + 7) / 8; ++word) rows_[word].row[row] = s.word[word];
     }
-    for (int word = 0; word < (kGroups + 7) / 8; ++word) transpose_bytes(rows_[word].row, columns_ + 64 * word);
+    for (int word = 0; word < (kGroups + 7) / 8; ++word)
+      transpose_bytes(rows_[word].row, columns_ + 64 * word);
   }
   Ints8 lanes(int group) const { return signed_bytes(columns_ + 8 * group); }
 
@@ -51,8 +52,8 @@ struct BlockScales {
 
 // acc += unit k of 8 blocks times one token's unit.
 template <class F>
-inline Floats8 add_unit(Floats8 acc, const Bytes32 (&w)[kRows], const BlockScales<F>& block, const uint8_t* const (&at)[kRows], int k,
-                        Bytes32 x, float d_x, int32_t sum) {
+inline Floats8 add_unit(Floats8 acc, const Bytes32 (&w)[kRows], const BlockScales<F>& block,
+                        const uint8_t* const (&at)[kRows], int k, Bytes32 x, float d_x, int32_t sum) {
   const HalfDots dot = dots(w, x);
   const Floats8 d = spread_float(d_x);
   if constexpr (F::kFactorPer16) {
@@ -81,8 +82,8 @@ inline Floats8 add_unit(Floats8 acc, const Bytes32 (&w)[kRows], const BlockScale
 }
 
 template <class F, int kTokens>
-inline void product_tile(const ProductArgs& args, const uint8_t* const (&rows)[kRows], uint32_t row, uint32_t row_count,
-                         uint32_t token) {
+inline void product_tile(const ProductArgs& args, const uint8_t* const (&rows)[kRows], uint32_t row,
+                         uint32_t row_count, uint32_t token) {
   Floats8 acc[kTokens];
   for (Floats8& a : acc) a = zero_floats();
   const Q8Row* x = args.q8 + token;
@@ -96,7 +97,8 @@ inline void product_tile(const ProductArgs& args, const uint8_t* const (&rows)[k
       for (int r = 0; r < kRows; ++r) w[r] = F::values(at[r], k);
       const std::size_t unit = std::size_t{b} * F::kUnits + static_cast<std::size_t>(k);
       for (int t = 0; t < kTokens; ++t) {
-        acc[t] = add_unit<F>(acc[t], w, scales, at, k, load32(x[t].q + 32 * unit), x[t].d[unit], x[t].sum[unit]);
+        acc[t] =
+            add_unit<F>(acc[t], w, scales, at, k, load32(x[t].q + 32 * unit), x[t].d[unit], x[t].sum[unit]);
       }
     }
   }

@@ -19,12 +19,13 @@ constexpr std::size_t kTokensPerCall = 64;
 
 // token_of(i) is the row of x for output i, y_of(i) where that output's row 0 is.
 template <class TokenOf, class YOf>
-void multiply_tokens(const Matrix& w, const Activations& x, std::size_t count, uint32_t row_begin, uint32_t row_end, Numerics numerics,
-                     TokenOf token_of, YOf y_of) {
+void multiply_tokens(const Matrix& w, const Activations& x, std::size_t count, uint32_t row_begin,
+                     uint32_t row_end, Numerics numerics, TokenOf token_of, YOf y_of) {
   CHECK(row_begin <= row_end && row_end <= w.rows, "rows {}..{} of {}", row_begin, row_end, w.rows);
   CHECK(x.cols() == w.cols, "{} activations for {} columns", x.cols(), w.cols);
   const bool q8 = needs_q8(w.type, numerics);
-  CHECK(q8 ? x.has_q8() : x.has_f32(), "activations lack the form that {} needs", gguf::tensor_type_info(w.type).name);
+  CHECK(q8 ? x.has_q8() : x.has_f32(), "activations lack the form that {} needs",
+        gguf::tensor_type_info(w.type).name);
   const TypeKernels& kernel = kernels_of(w.type);
   for (std::size_t first = 0; first < count; first += kTokensPerCall) {
     Q8Row q8_rows[kTokensPerCall];
@@ -59,32 +60,36 @@ void multiply_tokens(const Matrix& w, const Activations& x, std::size_t count, u
 
 Status require_supported(TensorType type) {
   if (kernels().of(type).supported()) return {};
-  return fail(Code::kUnimplemented, "weights of type {} are not supported by this build", gguf::tensor_type_info(type).name);
+  return fail(Code::kUnimplemented, "weights of type {} are not supported by this build",
+              gguf::tensor_type_info(type).name);
 }
 
 bool is_quantized(TensorType type) { return kernels_of(type).product_q8 != nullptr; }
 
 void dequantize_row(TensorType type, const std::byte* blocks, float* out, std::size_t count) {
-  CHECK(count % gguf::tensor_type_info(type).block_values == 0, "{} values of type {}", count, gguf::tensor_type_info(type).name);
+  CHECK(count % gguf::tensor_type_info(type).block_values == 0, "{} values of type {}", count,
+        gguf::tensor_type_info(type).name);
   kernels_of(type).dequantize(blocks, out, count);
 }
 
-void multiply(const Matrix& w, const Activations& x, uint32_t row_begin, uint32_t row_end, float* y, std::size_t y_stride,
-              Numerics numerics) {
+void multiply(const Matrix& w, const Activations& x, uint32_t row_begin, uint32_t row_end, float* y,
+              std::size_t y_stride, Numerics numerics) {
   multiply_tokens(
       w, x, x.tokens(), row_begin, row_end, numerics, [](std::size_t i) { return static_cast<uint32_t>(i); },
       [&](std::size_t i) { return y + i * y_stride; });
 }
 
-void multiply(const Matrix& w, const Activations& x, std::span<const uint32_t> tokens, uint32_t row_begin, uint32_t row_end,
-              std::span<float* const> y, Numerics numerics) {
+void multiply(const Matrix& w, const Activations& x, std::span<const uint32_t> tokens, uint32_t row_begin,
+              uint32_t row_end, std::span<float* const> y, Numerics numerics) {
   CHECK(tokens.size() == y.size(), "{} tokens, {} outputs", tokens.size(), y.size());
   multiply_tokens(
       w, x, tokens.size(), row_begin, row_end, numerics, [&](std::size_t i) { return tokens[i]; },
       [&](std::size_t i) { return y[i]; });
 }
 
-float dot_f32(const float* a, const float* b, std::size_t count) { return kernels().floats->dot(a, b, count); }
+float dot_f32(const float* a, const float* b, std::size_t count) {
+  return kernels().floats->dot(a, b, count);
+}
 float sum_f32(const float* x, std::size_t count) { return kernels().floats->sum(x, count); }
 float sum_squares_f32(const float* x, std::size_t count) { return kernels().floats->sum_squares(x, count); }
 
