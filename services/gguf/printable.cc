@@ -7,6 +7,8 @@
 namespace strata::gguf {
 namespace {
 
+constexpr std::string_view kReplacement = "\uFFFD";
+
 struct CodePoint {
   uint32_t value = 0;
   std::size_t bytes = 1;
@@ -37,13 +39,24 @@ bool is_control(uint32_t value) { return value < 0x20 || (value >= 0x7F && value
 
 }  // namespace
 
+std::string valid_utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const CodePoint point = decode_utf8(text);
+    out += point.valid ? text.substr(0, point.bytes) : kReplacement;
+    text.remove_prefix(point.bytes);
+  }
+  return out;
+}
+
 std::string printable(std::string_view text, std::size_t chars_max) {
   std::string out;
   for (std::size_t chars = 0; !text.empty(); ++chars) {
     if (chars == chars_max) return out + "...";
     const CodePoint point = decode_utf8(text);
     if (!point.valid) {
-      out += "\uFFFD";
+      out += kReplacement;
     } else if (point.value == '\n') {
       out += "\\n";
     } else if (point.value == '\t') {

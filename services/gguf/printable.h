@@ -14,4 +14,7 @@ inline constexpr std::size_t kPrintableCharsMax = 120;
 // At most `chars_max` characters of the input; "..." stands for the rest.
 std::string printable(std::string_view text, std::size_t chars_max = kPrintableCharsMax);
 
+// The whole text with U+FFFD for bytes that are not UTF-8: what a JSON string may hold.
+std::string valid_utf8(std::string_view text);
+
 }  // namespace strata::gguf
