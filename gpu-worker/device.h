@@ -1,0 +1,85 @@
+#pragma once
+// What the window loop needs of a compute device: sequences with their state, and one pass over all layers
+// for a window of rows. Two implementations: `host` (gpu-worker/host) and, in builds that have it, `cuda`.
+// Used by the window loop's thread only, except where a function says otherwise.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpu-worker/loop_counters.h"
+#include "services/base/status.h"
+#include "services/model/sampling.h"
+#include "services/shm/usage_board.h"
+
+namespace strata::gpu_worker {
+
+class ResidentTable;
+
+// An open sequence. The generation makes the id of a closed sequence useless, so that a late user cannot
+// reach its successor.
+struct SequenceId {
+  uint32_t index = 0;
+  uint32_t generation = 0;
+  bool operator==(const SequenceId&) const = default;
+};
+
+// What is needed to choose the token that follows a row. Everything is borrowed for the length of the window.
+struct SampleRequest {
+  const model::SamplingParams* params = nullptr;  // null: no token is wanted
+  uint64_t position = 0;                          // of the chosen token, from the start of the sequence
+  std::span<const int32_t> prompt;
+  std::span<const int32_t> generated;
+};
+
+// One token of a window. Rows of one sequence are consecutive and continue it.
+struct DeviceRow {
+  SequenceId sequence;
+  int32_t token = 0;
+  bool is_prompt =
+      false;  // read by the prompt path; generated tokens are committed by the window path (numbers contract)
+  SampleRequest sample;
+};
+
+// The answer to a row with a SampleRequest.
+struct RowChoice {
+  uint32_t row = 0;
+  bool usable = false;  // false: the logits held NaN or infinity, or were all equal; no token was chosen
+  model::SampledToken token;
+};
+
+// How another process reaches the slot memory. On the host device a shared-memory segment
+// (services/shm/arena.h).
+struct ArenaHandle {
+  std::string segment;
+  uint64_t bytes = 0;
+  uint64_t instance_id = 0;
+  uint32_t slot_count = 0;
+  uint64_t slot_bytes = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string_view type() const = 0;  // "host"
+  // kResourceExhausted: all sequences of the plan are open. The sequence is empty.
+  virtual Result<SequenceId> open_sequence() = 0;
+  virtual void close_sequence(SequenceId id) = 0;
+  // Runs the rows and advances their sequences. `choices` gets one entry per row that wants a token, in row
+  // order. An error means that nothing is known of the sequences in the window any more: they can only be
+  // closed.
+  virtual Status run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) = 0;
+  // Seconds spent since the last call, by stage.
+  virtual StageSeconds take_stages() = 0;
+
+  virtual ArenaHandle arena() const = 0;  // any thread
+  virtual ResidentTable& residents() = 0;
+  virtual const shm::UsageBoard& usage() const = 0;
+  // What the device is doing now, for the watchdog: "layer 3 of 12: waiting for experts". Any thread.
+  virtual std::string activity() const = 0;
+};
+
+}  // namespace strata::gpu_worker

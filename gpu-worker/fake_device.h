@@ -1,0 +1,206 @@
+#pragma once
+// A device for tests of everything above it: the next token is a hash of all tokens that the sequence has
+// been fed, so that any token fed twice, left out or mixed up with another sequence changes the answer. Keeps
+// a record of every window.
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpu-worker/device.h"
+#include "gpu-worker/generation.h"
+#include "gpu-worker/resident_table.h"
+#include "services/base/check.h"
+#include "services/shm/arena.h"
+
+namespace strata::gpu_worker {
+
+inline constexpr int32_t kFakeVocab = 1000;
+
+// What the fake model says after these tokens: 1..kFakeVocab-1. Token 0 is never said.
+inline int32_t fake_next_token(std::span<const int32_t> tokens) {
+  uint64_t hash = 1469598103934665603u;
+  for (int32_t token : tokens) hash = (hash ^ static_cast<uint64_t>(token)) * 1099511628211u;
+  return static_cast<int32_t>(1 + (hash >> 20) % (kFakeVocab - 1));
+}
+inline std::vector<int32_t> fake_answer(std::vector<int32_t> tokens, std::size_t count) {
+  std::vector<int32_t> answer;
+  while (answer.size() < count) {
+    answer.push_back(fake_next_token(tokens));
+    tokens.push_back(answer.back());
+  }
+  return answer;
+}
+
+class FakeDevice final : public Device {
+ public:
+  struct Row {
+    uint32_t sequence;
+    int32_t token;
+    bool is_prompt, wants;
+    uint64_t position;
+  };
+  using Window = std::vector<Row>;
+
+  explicit FakeDevice(uint32_t sequences, uint32_t slots = 4,
+                      std::vector<uint32_t> experts_per_layer = {8, 8})
+      : sequences_(sequences) {
+    constexpr uint64_t kSlotBytes = 64;
+    uint64_t instance = shm::random_instance_id();
+    auto name = [&](std::string_view what) { return shm::segment_name("unittest", what, instance); };
+    arena_ = must(shm::Segment::create(name("arena"), shm::SegmentKind::kArena, shm::kArenaLayoutVersion,
+                                       shm::arena_bytes(slots, kSlotBytes)));
+    auto layers = static_cast<uint32_t>(experts_per_layer.size());
+    usage_ = must(shm::UsageBoard::create(name("usage"), layers, experts_per_layer[0]));
+    residents_ = std::make_unique<ResidentTable>(ResidentTableOptions{
+        .table = must(shm::ResidencyTable::create(name("table"), slots, layers, kSlotBytes)),
+        .slots = shm::arena_slots(arena_),
+        .slot_bytes = kSlotBytes,
+        .experts_per_layer = std::move(experts_per_layer)});
+  }
+
+  std::string_view type() const override { return "fake"; }
+  Result<SequenceId> open_sequence() override {
+    for (uint32_t index = 0; index < sequences_.size(); ++index) {
+      Sequence& sequence = sequences_[index];
+      if (sequence.open) continue;
+      sequence = {.open = true, .generation = sequence.generation + 1, .fed = {}};
+      return SequenceId{index, sequence.generation};
+    }
+    return fail(Code::kResourceExhausted, "all sequences are open");
+  }
+  void close_sequence(SequenceId id) override { at(id).open = false; }
+
+  Status run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) override {
+    if (on_window) on_window();
+    choices.clear();
+    Window window;
+    for (uint32_t index = 0; index < rows.size(); ++index) {
+      const DeviceRow& row = rows[index];
+      Sequence& sequence = at(row.sequence);
+      sequence.fed.push_back(row.token);
+      bool wants = row.sample.params != nullptr;
+      window.push_back({row.sequence.index, row.token, row.is_prompt, wants, row.sample.position});
+      if (!wants) continue;
+      bool broken = breaks_at_token != 0 && row.token == breaks_at_token;
+      choices.push_back({.row = index,
+                         .usable = !broken,
+                         .token = {.id = fake_next_token(sequence.fed), .logprob = 0, .top = {}}});
+    }
+    windows.push_back(std::move(window));
+    return next_status;
+  }
+  StageSeconds take_stages() override { return stages; }
+  ArenaHandle arena() const override {
+    return {.segment = arena_.name(),
+            .bytes = arena_.bytes(),
+            .instance_id = arena_.instance_id(),
+            .slot_count = residents_->slot_count(),
+            .slot_bytes = 64};
+  }
+  ResidentTable& residents() override { return *residents_; }
+  const shm::UsageBoard& usage() const override { return usage_; }
+  std::string activity() const override { return "fake device"; }
+
+  uint32_t open_sequences() const {
+    uint32_t count = 0;
+    for (const Sequence& sequence : sequences_) count += sequence.open ? 1 : 0;
+    return count;
+  }
+
+  std::vector<Window> windows;
+  std::function<void()> on_window;  // before each window, on the loop's thread
+  int32_t breaks_at_token = 0;      // logits after this token are not usable
+  Status next_status;
+  StageSeconds stages{};
+
+ private:
+  struct Sequence {
+    bool open = false;
+    uint32_t generation = 0;
+    std::vector<int32_t> fed;
+  };
+  template <class T>
+  static T must(Result<T> result) {
+    CHECK(result.has_value(), "{}", result.error().message());
+    return std::move(*result);
+  }
+  Sequence& at(SequenceId id) {
+    Sequence& sequence = sequences_.at(id.index);
+    CHECK(sequence.open && sequence.generation == id.generation, "sequence {}", id.index);
+    return sequence;
+  }
+
+  std::vector<Sequence> sequences_;
+  shm::Segment arena_;
+  shm::UsageBoard usage_;
+  std::unique_ptr<ResidentTable> residents_;
+};
+
+// Keeps what it hears; any thread may look.
+class RecordingListener final : public GenerationListener {
+ private:
+  template <class Read>
+  auto with_lock(Read read) const {
+    std::lock_guard lock(mutex_);
+    return read();
+  }
+  template <class Predicate>
+  bool wait(Predicate predicate) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(10), predicate);
+  }
+
+ public:
+  void on_event(GenerationEvent event) override {
+    std::lock_guard lock(mutex_);
+    if (auto* chosen = std::get_if<TokenChosen>(&event)) {
+      tokens_.push_back(chosen->token.id);
+      indexes_.push_back(chosen->index);
+    }
+    over_ = std::holds_alternative<GenerationEnded>(event) || std::holds_alternative<Status>(event);
+    events_.push_back(std::move(event));
+    changed_.notify_all();
+  }
+  // Bounded waits: false when it does not come about in ten seconds.
+  bool wait_over() {
+    return wait([this] { return over_; });
+  }
+  bool wait_tokens(std::size_t count) {
+    return wait([this, count] { return tokens_.size() >= count; });
+  }
+
+  bool over() const {
+    return with_lock([this] { return over_; });
+  }
+  std::vector<int32_t> tokens() const {
+    return with_lock([this] { return tokens_; });
+  }
+  std::vector<uint32_t> indexes() const {
+    return with_lock([this] { return indexes_; });
+  }
+  std::vector<GenerationEvent> events() const {
+    return with_lock([this] { return events_; });
+  }
+  GenerationEnded ended() const {
+    return with_lock([this] { return std::get<GenerationEnded>(events_.back()); });
+  }
+  Status status() const {
+    return with_lock([this] { return std::get<Status>(events_.back()); });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<GenerationEvent> events_;
+  std::vector<int32_t> tokens_;
+  std::vector<uint32_t> indexes_;
+  bool over_ = false;
+};
+
+}  // namespace strata::gpu_worker

@@ -1,0 +1,78 @@
+#pragma once
+// One request for tokens on its way through the window loop, and what is reported about it.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "services/base/status.h"
+#include "services/model/sampling.h"
+
+namespace strata::gpu_worker {
+
+struct GenerationRequest {
+  std::string request_id;
+  std::vector<int32_t> prompt;
+  std::vector<int32_t> generated;  // known tokens of the answer: fed again, not reported again
+  model::SamplingParams sampling;
+  uint32_t max_tokens = 0;  // of the answer, known ones included
+  std::vector<int32_t> end_tokens;
+};
+
+struct PromptProgressed {
+  uint32_t total = 0;
+  uint32_t cached = 0;
+  uint32_t processed = 0;
+};
+
+struct TokenChosen {
+  uint32_t index = 0;  // in the answer
+  model::SampledToken token;
+};
+
+enum class EndReason { kEndToken, kLength, kContext };
+
+struct GenerationEnded {
+  EndReason reason = EndReason::kLength;
+  int32_t end_token = 0;  // with kEndToken; was not reported as chosen
+  uint32_t prompt_tokens_computed = 0;
+  uint32_t prompt_tokens_reused = 0;
+  uint32_t generated_tokens = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+};
+
+// A Status is the end, too: kCancelled, kResourceExhausted (no free sequence), kInternal (unusable logits),
+// ...
+using GenerationEvent = std::variant<PromptProgressed, TokenChosen, GenerationEnded, Status>;
+
+// Gets the events of one generation, in order, the last one being GenerationEnded or a Status. Called on the
+// event thread, never on the window loop's.
+class GenerationListener {
+ public:
+  virtual ~GenerationListener() = default;
+  virtual void on_event(GenerationEvent event) = 0;
+};
+
+class Generation {
+ public:
+  Generation(GenerationRequest request, std::shared_ptr<GenerationListener> listener)
+      : request_(std::move(request)), listener_(std::move(listener)) {}
+
+  const GenerationRequest& request() const { return request_; }
+  const std::shared_ptr<GenerationListener>& listener() const { return listener_; }
+  // From any thread; the loop looks at every window boundary and answers with kCancelled.
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+ private:
+  GenerationRequest request_;
+  std::shared_ptr<GenerationListener> listener_;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace strata::gpu_worker

@@ -1,0 +1,151 @@
+// The loop with its thread and inbox, over the fake device: order at a boundary, sleeping, stopping, the
+// watchdog.
+
+#include "gpu-worker/window_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <latch>
+
+#include "gpu-worker/fake_device.h"
+
+namespace strata::gpu_worker {
+namespace {
+
+constexpr std::chrono::seconds kPatience{10};
+
+class WindowLoopTest : public testing::Test {
+ protected:
+  WindowLoopOptions options() {
+    return {.device = &device_, .context_tokens = 100000, .prefill_chunk_tokens = 8, .inbox_max = 4};
+  }
+  static std::shared_ptr<Generation> generation(const std::shared_ptr<RecordingListener>& heard,
+                                                uint32_t max_tokens) {
+    return std::make_shared<Generation>(GenerationRequest{.request_id = "r",
+                                                          .prompt = {1, 2, 3},
+                                                          .generated = {},
+                                                          .sampling = {},
+                                                          .max_tokens = max_tokens,
+                                                          .end_tokens = {}},
+                                        heard);
+  }
+
+  FakeDevice device_{2};
+};
+
+TEST_F(WindowLoopTest, AnswersFromItsOwnThread) {
+  WindowLoop loop(options());
+  auto heard = std::make_shared<RecordingListener>();
+  ASSERT_TRUE(loop.submit(generation(heard, 20)).ok());
+  ASSERT_TRUE(heard->wait_over());
+  EXPECT_EQ(heard->tokens(), fake_answer({1, 2, 3}, 20));
+}
+
+TEST_F(WindowLoopTest, AppliesChangesBetweenWindowsOnly) {
+  std::atomic<bool> in_window{false};
+  std::atomic<int> overlaps{0};
+  device_.on_window = [&] {
+    in_window = true;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    in_window = false;
+  };
+  WindowLoop loop(options());
+  auto heard = std::make_shared<RecordingListener>();
+  auto running = generation(heard, 90000);
+  ASSERT_TRUE(loop.submit(running).ok());
+  ASSERT_TRUE(heard->wait_tokens(1));
+  for (int i = 0; i < 50; ++i) {
+    std::promise<std::thread::id> replied;
+    std::thread::id applied_on;
+    ASSERT_TRUE(loop.at_boundary(
+                        [&] {
+                          applied_on = std::this_thread::get_id();
+                          if (in_window) ++overlaps;
+                        },
+                        [&] { replied.set_value(std::this_thread::get_id()); })
+                    .ok());
+    auto reply = replied.get_future();
+    ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
+    EXPECT_NE(reply.get(), applied_on) << "replies never hold up the loop";
+  }
+  EXPECT_EQ(overlaps, 0);
+  running->cancel();
+  ASSERT_TRUE(heard->wait_over());
+  EXPECT_EQ(heard->status().code(), Code::kCancelled);
+}
+
+TEST_F(WindowLoopTest, AppliesChangesAtOnceWhenNothingRunsAndComputesNothing) {
+  WindowLoop loop(options());
+  std::promise<void> replied;
+  ASSERT_TRUE(loop.at_boundary([] {}, [&] { replied.set_value(); }).ok());
+  EXPECT_EQ(replied.get_future().wait_for(kPatience), std::future_status::ready);
+  EXPECT_TRUE(device_.windows.empty());
+}
+
+TEST_F(WindowLoopTest, RefusesWhenItsInboxIsFull) {
+  std::latch entered(1), proceed(1);
+  device_.on_window = [&, first = true]() mutable {
+    if (!std::exchange(first, false)) return;
+    entered.count_down();
+    proceed.wait();
+  };
+  WindowLoop loop(options());
+  auto heard = std::make_shared<RecordingListener>();
+  ASSERT_TRUE(loop.submit(generation(heard, 2)).ok());
+  entered.wait();
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(loop.at_boundary([] {}, [] {}).ok());
+  EXPECT_EQ(loop.at_boundary([] {}, [] {}).code(), Code::kResourceExhausted);
+  EXPECT_EQ(loop.submit(generation(heard, 2)).code(), Code::kResourceExhausted);
+  proceed.count_down();
+  EXPECT_TRUE(heard->wait_over());
+}
+
+TEST_F(WindowLoopTest, EndsEverythingWithAReasonWhenItStops) {
+  WindowLoop loop(options());
+  auto heard = std::make_shared<RecordingListener>();
+  ASSERT_TRUE(loop.submit(generation(heard, 90000)).ok());
+  ASSERT_TRUE(heard->wait_tokens(3));
+  loop.stop();
+  ASSERT_TRUE(heard->wait_over());
+  EXPECT_EQ(heard->status().code(), Code::kUnavailable);
+  EXPECT_EQ(loop.submit(generation(heard, 1)).code(), Code::kUnavailable);
+  EXPECT_EQ(device_.open_sequences(), 0u);
+}
+
+TEST_F(WindowLoopTest, AStuckWindowIsReportedWithItsPhaseAndParties) {
+  std::promise<std::string> reported;
+  std::latch proceed(1);
+  device_.on_window = [&, first = true]() mutable {
+    if (std::exchange(first, false)) proceed.wait();
+  };
+  WindowLoop loop(options());
+  Watchdog watchdog({.trace = &loop.trace(),
+                     .budget = std::chrono::milliseconds(20),
+                     .parties = [&] { return device_.activity(); },
+                     .on_stuck = [&](const std::string& text) { reported.set_value(text); }});
+  auto heard = std::make_shared<RecordingListener>();
+  ASSERT_TRUE(loop.submit(generation(heard, 2)).ok());
+  auto report = reported.get_future();
+  ASSERT_EQ(report.wait_for(kPatience), std::future_status::ready);
+  std::string text = report.get();
+  EXPECT_NE(text.find("in phase \"window\""), std::string::npos) << text;
+  EXPECT_NE(text.find("engine.window_budget_ms: 20"), std::string::npos) << text;
+  EXPECT_NE(text.find("fake device"), std::string::npos) << text;
+  proceed.count_down();
+  EXPECT_TRUE(heard->wait_over());
+}
+
+TEST_F(WindowLoopTest, AnIdleLoopIsNotStuck) {
+  WindowLoop loop(options());
+  std::atomic<int> reports{0};
+  Watchdog watchdog({.trace = &loop.trace(),
+                     .budget = std::chrono::milliseconds(5),
+                     .parties = {},
+                     .on_stuck = [&](const std::string&) { ++reports; }});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(reports, 0);
+}
+
+}  // namespace
+}  // namespace strata::gpu_worker

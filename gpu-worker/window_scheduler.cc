@@ -1,0 +1,235 @@
+#include "gpu-worker/window_scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "services/base/check.h"
+
+namespace strata::gpu_worker {
+
+namespace {
+
+double seconds(WindowScheduler::Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+void count(std::atomic<uint64_t>& counter, uint64_t by) { counter.fetch_add(by, std::memory_order_relaxed); }
+
+}  // namespace
+
+WindowScheduler::WindowScheduler(const WindowSchedulerOptions& options) : options_(options) {
+  CHECK(options_.prefill_chunk_tokens > 0);
+  CHECK(options_.context_tokens > 0);
+}
+
+WindowScheduler::~WindowScheduler() {
+  for (const auto& running : running_) options_.device->close_sequence(running->sequence);
+}
+
+void WindowScheduler::drop_cancelled(std::vector<PostedEvent>& events) {
+  for (const auto& running : running_) {
+    if (running->generation->cancelled())
+      end(*running, Status(Code::kCancelled, "cancelled by the caller"), events);
+  }
+  sweep();
+}
+
+void WindowScheduler::admit(std::shared_ptr<Generation> generation, std::vector<PostedEvent>& events) {
+  const GenerationRequest& request = generation->request();
+  auto reply = [&](GenerationEvent event) {
+    events.push_back({generation->listener(), std::move(event), {}});
+  };
+  if (generation->cancelled()) return reply(Status(Code::kCancelled, "cancelled by the caller"));
+  Result<SequenceId> sequence = options_.device->open_sequence();
+  if (!sequence) return reply(std::move(sequence).error());
+
+  auto running = std::make_unique<Running>();
+  running->generation = generation;
+  running->sequence = *sequence;
+  running->number = ++admissions_;
+  running->prompt_count = static_cast<uint32_t>(request.prompt.size());
+  // Room for the whole answer now, so that no window grows it.
+  std::size_t answer_max = std::max<std::size_t>(request.max_tokens, request.generated.size());
+  running->tokens.reserve(std::min<std::size_t>(request.prompt.size() + answer_max, options_.context_tokens) +
+                          1);
+  running->tokens.assign(request.prompt.begin(), request.prompt.end());
+  running->tokens.insert(running->tokens.end(), request.generated.begin(), request.generated.end());
+  running->admitted = running->first_window = Clock::now();
+  reply(PromptProgressed{.total = running->prompt_count, .cached = 0, .processed = 0});
+
+  Running& admitted = *running_.emplace_back(std::move(running));
+  // A resubmitted answer may have been complete but for its last event.
+  if (admitted.answer_count() >= request.max_tokens) {
+    end(admitted, summary(admitted, EndReason::kLength), events);
+  } else if (admitted.tokens.size() >= options_.context_tokens) {
+    end(admitted, summary(admitted, EndReason::kContext), events);
+  }
+  sweep();
+}
+
+void WindowScheduler::end_all(const Status& why, std::vector<PostedEvent>& events) {
+  for (const auto& running : running_) end(*running, why, events);
+  sweep();
+}
+
+bool WindowScheduler::decoding() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const auto& running) { return running->decodes(); });
+}
+
+void WindowScheduler::run_window(std::vector<PostedEvent>& events) {
+  Clock::time_point begin = Clock::now();
+  compose();
+  Status status = options_.device->run_window(rows_, choices_);
+  if (!status.ok()) {
+    Status reason(status.code(), fmt::format("the window failed: {}", status.message()));
+    for (const Part& part : parts_) end(*part.running, reason, events);
+    sweep();
+    return;
+  }
+  auto choice = choices_.begin();
+  for (const Part& part : parts_) {
+    Running& running = *part.running;
+    running.fed += part.rows;
+    if (!part.decode && running.fed <= running.prompt_count) {
+      events.push_back(
+          {running.generation->listener(),
+           PromptProgressed{.total = running.prompt_count, .cached = 0, .processed = running.fed},
+           {}});
+    }
+    if (running.fed < running.tokens.size()) continue;
+    CHECK(choice != choices_.end() && choice->row == part.first_row + part.rows - 1, "row {} has no choice",
+          part.first_row + part.rows - 1);
+    take_choice(running, *choice++, events);
+  }
+  count_window(Clock::now() - begin);
+  sweep();
+}
+
+void WindowScheduler::compose() {
+  parts_.clear();
+  rows_.clear();
+  choices_.clear();
+  for (const auto& running : running_) {
+    if (running->decodes()) add_rows(*running, 1, true);
+  }
+  if (Running* running = next_catching_up(); running != nullptr) {
+    last_caught_up_number_ = running->number;
+    // A chunk ends with the prompt: what comes after it was generated, and generated tokens take the window
+    // path.
+    uint32_t end = running->fed < running->prompt_count ? running->prompt_count
+                                                        : static_cast<uint32_t>(running->tokens.size());
+    add_rows(*running, std::min(end - running->fed, options_.prefill_chunk_tokens), false);
+  }
+}
+
+void WindowScheduler::add_rows(Running& running, uint32_t count, bool decode) {
+  parts_.push_back({&running, static_cast<uint32_t>(rows_.size()), count, decode});
+  for (uint32_t index = running.fed; index < running.fed + count; ++index) {
+    DeviceRow row{.sequence = running.sequence,
+                  .token = running.tokens[index],
+                  .is_prompt = index < running.prompt_count,
+                  .sample = {}};
+    if (index + 1 == running.tokens.size()) {
+      std::span<const int32_t> tokens(running.tokens);
+      row.sample = {.params = &running.generation->request().sampling,
+                    .position = tokens.size(),
+                    .prompt = tokens.first(running.prompt_count),
+                    .generated = tokens.subspan(running.prompt_count)};
+    }
+    rows_.push_back(row);
+  }
+}
+
+WindowScheduler::Running* WindowScheduler::next_catching_up() {
+  Running* first = nullptr;
+  for (const auto& running : running_) {
+    if (running->decodes()) continue;
+    if (running->number > last_caught_up_number_) return running.get();
+    if (first == nullptr) first = running.get();
+  }
+  return first;
+}
+
+void WindowScheduler::take_choice(Running& running, RowChoice& choice, std::vector<PostedEvent>& events) {
+  if (!running.caught_up) {
+    running.caught_up = true;
+    running.first_window = Clock::now();
+  }
+  if (!choice.usable) {
+    Status broken(
+        Code::kInternal,
+        fmt::format("the logits after token {} of the sequence are not usable (not a number, infinite or "
+                    "all equal)",
+                    running.tokens.size() - 1));
+    return end(running, std::move(broken), events);
+  }
+  const GenerationRequest& request = running.generation->request();
+  int32_t id = choice.token.id;
+  if (std::find(request.end_tokens.begin(), request.end_tokens.end(), id) != request.end_tokens.end()) {
+    GenerationEnded ended = summary(running, EndReason::kEndToken);
+    ended.end_token = id;
+    return end(running, ended, events);
+  }
+  events.push_back(
+      {running.generation->listener(), TokenChosen{running.answer_count(), std::move(choice.token)}, {}});
+  running.tokens.push_back(id);
+  count(options_.counters->generated_tokens, 1);
+  if (running.answer_count() >= request.max_tokens) {
+    end(running, summary(running, EndReason::kLength), events);
+  } else if (running.tokens.size() >= options_.context_tokens) {
+    end(running, summary(running, EndReason::kContext), events);
+  }
+}
+
+void WindowScheduler::end(Running& running, GenerationEvent event, std::vector<PostedEvent>& events) {
+  // Closed before it is reported: whoever hears of the end may submit the next request at once.
+  options_.device->close_sequence(running.sequence);
+  events.push_back({running.generation->listener(), std::move(event), {}});
+  running.generation = nullptr;
+}
+
+void WindowScheduler::sweep() {
+  std::erase_if(running_, [](const auto& running) { return running->generation == nullptr; });
+  options_.counters->sequences_running.store(static_cast<uint32_t>(running_.size()),
+                                             std::memory_order_relaxed);
+}
+
+// A window that held both kinds of rows is shared out by their number.
+void WindowScheduler::count_window(Clock::duration took) {
+  LoopCounters& counters = *options_.counters;
+  uint64_t decode_rows = 0;
+  for (const Part& part : parts_) {
+    if (part.decode) {
+      decode_rows += part.rows;
+    } else {
+      auto bucket =
+          std::lower_bound(kChunkBounds.begin(), kChunkBounds.end(), part.rows) - kChunkBounds.begin();
+      count(counters.chunk_buckets[static_cast<std::size_t>(bucket)], 1);
+      count(counters.chunk_tokens, part.rows);
+    }
+  }
+  double decode_share = static_cast<double>(decode_rows) / static_cast<double>(rows_.size());
+  auto nanoseconds = static_cast<double>(std::chrono::nanoseconds(took).count());
+  count(counters.windows, 1);
+  count(counters.decode_windows, decode_rows > 0 ? 1 : 0);
+  count(counters.decode_ns, static_cast<uint64_t>(nanoseconds * decode_share));
+  count(counters.prefill_ns, static_cast<uint64_t>(nanoseconds * (1 - decode_share)));
+  StageSeconds stages = options_.device->take_stages();
+  for (std::size_t i = 0; i < kStages; ++i) {
+    count(counters.stage_ns[i], static_cast<uint64_t>(stages[i] * decode_share * 1e9));
+  }
+}
+
+GenerationEnded WindowScheduler::summary(const Running& running, EndReason reason) const {
+  GenerationEnded ended{.reason = reason};
+  ended.prompt_tokens_computed = std::min(running.fed, running.prompt_count);
+  ended.generated_tokens = running.answer_count();
+  Clock::time_point now = Clock::now();
+  Clock::time_point first = running.caught_up ? running.first_window : now;
+  ended.prefill_seconds = seconds(first - running.admitted);
+  ended.decode_seconds = seconds(now - first);
+  return ended;
+}
+
+}  // namespace strata::gpu_worker

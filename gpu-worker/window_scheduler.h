@@ -1,0 +1,87 @@
+#pragma once
+// Decides what each window computes and what becomes of its tokens. No thread and no clock of its own: the
+// window loop drives it, tests step it window by window.
+//
+// A window holds the pending token of every sequence that is decoding, and at most one chunk of one sequence
+// that is still catching up with its known tokens: prompt, then the part of the answer that was already sent
+// before a restart. Sequences that are catching up take turns, so that a long prompt delays nobody by more
+// than one chunk.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gpu-worker/device.h"
+#include "gpu-worker/event_post.h"
+#include "gpu-worker/generation.h"
+#include "gpu-worker/loop_counters.h"
+
+namespace strata::gpu_worker {
+
+struct WindowSchedulerOptions {
+  Device* device = nullptr;
+  LoopCounters* counters = nullptr;
+  uint32_t context_tokens = 0;  // tokens that one sequence may hold
+  uint32_t prefill_chunk_tokens = 0;
+};
+
+class WindowScheduler {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit WindowScheduler(const WindowSchedulerOptions& options);
+  ~WindowScheduler();
+
+  // At a window boundary. Events are appended to `events`.
+  void drop_cancelled(std::vector<PostedEvent>& events);
+  void admit(std::shared_ptr<Generation> generation, std::vector<PostedEvent>& events);
+  void end_all(const Status& why, std::vector<PostedEvent>& events);
+
+  bool idle() const { return running_.empty(); }
+  bool decoding() const;  // the next window commits a generated token
+  // Composes a window, runs it and deals with its tokens. Not when idle.
+  void run_window(std::vector<PostedEvent>& events);
+
+ private:
+  struct Running {
+    std::shared_ptr<Generation> generation;
+    SequenceId sequence;
+    uint64_t number = 0;  // order of admission
+    uint32_t prompt_count = 0;
+    std::vector<int32_t> tokens;  // prompt, then the answer so far
+    uint32_t fed = 0;             // of those, what the device has seen
+    Clock::time_point admitted;
+    Clock::time_point first_window;  // end of catching up
+    bool caught_up = false;
+
+    bool decodes() const { return fed >= prompt_count && tokens.size() - fed == 1; }
+    uint32_t answer_count() const { return static_cast<uint32_t>(tokens.size()) - prompt_count; }
+  };
+  struct Part {  // what one sequence has in the window
+    Running* running = nullptr;
+    uint32_t first_row = 0;
+    uint32_t rows = 0;
+    bool decode = false;
+  };
+
+  void compose();
+  void add_rows(Running& running, uint32_t count, bool decode);
+  Running* next_catching_up();
+  void take_choice(Running& running, RowChoice& choice, std::vector<PostedEvent>& events);
+  void end(Running& running, GenerationEvent event, std::vector<PostedEvent>& events);
+  void sweep();  // forgets those that have ended
+  void count_window(Clock::duration took);
+  GenerationEnded summary(const Running& running, EndReason reason) const;
+
+  WindowSchedulerOptions options_;
+  std::vector<std::unique_ptr<Running>> running_;  // by order of admission
+  uint64_t admissions_ = 0;
+  uint64_t last_caught_up_number_ = 0;  // whose turn it was last
+  // The window being run; kept to reuse their memory.
+  std::vector<Part> parts_;
+  std::vector<DeviceRow> rows_;
+  std::vector<RowChoice> choices_;
+};
+
+}  // namespace strata::gpu_worker

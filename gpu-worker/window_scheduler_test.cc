@@ -1,0 +1,236 @@
+// The scheduler is stepped window by window over a fake device whose answers depend on every token it was
+// fed; what is looked at is the composition of the windows and the events.
+
+#include "gpu-worker/window_scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "gpu-worker/fake_device.h"
+
+namespace strata::gpu_worker {
+namespace {
+
+std::vector<int32_t> prompt_of(uint32_t count, int32_t first = 1) {
+  std::vector<int32_t> prompt(count);
+  std::iota(prompt.begin(), prompt.end(), first);
+  return prompt;
+}
+
+class WindowSchedulerTest : public testing::Test {
+ protected:
+  struct Submitted {
+    std::shared_ptr<Generation> generation;
+    std::shared_ptr<RecordingListener> heard;
+  };
+
+  GenerationRequest request(std::vector<int32_t> prompt, uint32_t max_tokens) {
+    return {.request_id = "r",
+            .prompt = std::move(prompt),
+            .generated = {},
+            .sampling = {},
+            .max_tokens = max_tokens,
+            .end_tokens = {}};
+  }
+  Submitted admit(GenerationRequest what) {
+    auto heard = std::make_shared<RecordingListener>();
+    auto generation = std::make_shared<Generation>(std::move(what), heard);
+    scheduler_.admit(generation, events_);
+    deliver();
+    return {generation, heard};
+  }
+  void window() {
+    scheduler_.drop_cancelled(events_);
+    if (!scheduler_.idle()) scheduler_.run_window(events_);
+    deliver();
+  }
+  void run_to_end() {
+    for (int windows = 0; !scheduler_.idle(); ++windows) {
+      ASSERT_LT(windows, 1000);
+      window();
+    }
+  }
+  void deliver() {
+    for (PostedEvent& posted : events_) posted.listener->on_event(std::move(posted.event));
+    events_.clear();
+  }
+
+  FakeDevice device_{3};
+  LoopCounters counters_;
+  WindowScheduler scheduler_{
+      {.device = &device_, .counters = &counters_, .context_tokens = 64, .prefill_chunk_tokens = 8}};
+  std::vector<PostedEvent> events_;
+};
+
+TEST_F(WindowSchedulerTest, ReadsAPromptInChunksAndReportsEach) {
+  auto [generation, heard] = admit(request(prompt_of(20), 2));
+  ASSERT_EQ(heard->events().size(), 1u) << "admission is reported at once";
+  run_to_end();
+  ASSERT_EQ(device_.windows.size(), 4u);
+  EXPECT_EQ(device_.windows[0].size(), 8u);
+  EXPECT_EQ(device_.windows[1].size(), 8u);
+  EXPECT_EQ(device_.windows[2].size(), 4u);
+  EXPECT_FALSE(device_.windows[1].back().wants);
+  EXPECT_TRUE(device_.windows[2].back().wants);
+  EXPECT_EQ(device_.windows[2].back().position, 20u) << "of the token that is chosen";
+  std::vector<uint32_t> processed;
+  for (const GenerationEvent& event : heard->events()) {
+    if (const auto* progress = std::get_if<PromptProgressed>(&event))
+      processed.push_back(progress->processed);
+  }
+  EXPECT_EQ(processed, (std::vector<uint32_t>{0, 8, 16, 20}));
+}
+
+TEST_F(WindowSchedulerTest, AnswersWithTheTokensOfTheModelAndEndsAtMaxTokens) {
+  auto [generation, heard] = admit(request(prompt_of(3), 5));
+  run_to_end();
+  EXPECT_EQ(heard->tokens(), fake_answer(prompt_of(3), 5));
+  EXPECT_EQ(heard->indexes(), (std::vector<uint32_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(heard->ended().reason, EndReason::kLength);
+  EXPECT_EQ(heard->ended().prompt_tokens_computed, 3u);
+  EXPECT_EQ(heard->ended().generated_tokens, 5u);
+  EXPECT_EQ(device_.open_sequences(), 0u);
+  EXPECT_EQ(device_.windows.size(), 5u) << "the last token is not fed any more";
+}
+
+TEST_F(WindowSchedulerTest, KeepsAnEndTokenToItself) {
+  auto answer = fake_answer(prompt_of(3), 4);
+  GenerationRequest what = request(prompt_of(3), 50);
+  what.end_tokens = {0, answer[3]};
+  auto [generation, heard] = admit(what);
+  run_to_end();
+  EXPECT_EQ(heard->tokens(), std::vector<int32_t>(answer.begin(), answer.begin() + 3));
+  EXPECT_EQ(heard->ended().reason, EndReason::kEndToken);
+  EXPECT_EQ(heard->ended().end_token, answer[3]);
+}
+
+TEST_F(WindowSchedulerTest, EndsWhenTheContextIsFull) {
+  auto [generation, heard] = admit(request(prompt_of(60), 100));
+  run_to_end();
+  EXPECT_EQ(heard->tokens(), fake_answer(prompt_of(60), 4));
+  EXPECT_EQ(heard->ended().reason, EndReason::kContext);
+}
+
+TEST_F(WindowSchedulerTest, GivesEverySequenceInAWindowTheAnswerThatItGetsAlone) {
+  std::vector<Submitted> all;
+  for (int32_t first : {1, 100, 300}) all.push_back(admit(request(prompt_of(11, first), 20)));
+  run_to_end();
+  EXPECT_EQ(all[0].heard->tokens(), fake_answer(prompt_of(11, 1), 20));
+  EXPECT_EQ(all[1].heard->tokens(), fake_answer(prompt_of(11, 100), 20));
+  EXPECT_EQ(all[2].heard->tokens(), fake_answer(prompt_of(11, 300), 20));
+}
+
+TEST_F(WindowSchedulerTest, DecodesEveryWindowWhileOthersReadTheirPromptsByTurns) {
+  auto decoding = admit(request(prompt_of(1), 60));
+  window();
+  ASSERT_EQ(decoding.heard->tokens().size(), 1u);
+  auto first = admit(request(prompt_of(40, 100), 5));
+  auto second = admit(request(prompt_of(40, 300), 5));
+  std::vector<uint32_t> turns;
+  for (int i = 0; i < 6; ++i) {
+    window();
+    const FakeDevice::Window& rows = device_.windows.back();
+    ASSERT_EQ(rows.size(), 9u) << "one pending token and one chunk";
+    EXPECT_EQ(rows[0].sequence, 0u);
+    EXPECT_FALSE(rows[0].is_prompt);
+    turns.push_back(rows[1].sequence);
+    EXPECT_TRUE(rows[1].is_prompt);
+  }
+  EXPECT_EQ(turns, (std::vector<uint32_t>{1, 2, 1, 2, 1, 2}));
+  EXPECT_EQ(decoding.heard->tokens().size(), 7u);
+}
+
+TEST_F(WindowSchedulerTest, RefusesASequenceTooManyAndTakesItOnceOneHasEnded) {
+  for (int i = 0; i < 3; ++i) admit(request(prompt_of(2), 1));
+  auto refused = admit(request(prompt_of(2), 1));
+  ASSERT_TRUE(refused.heard->over());
+  EXPECT_EQ(refused.heard->status().code(), Code::kResourceExhausted);
+  run_to_end();
+  auto taken = admit(request(prompt_of(2), 1));
+  EXPECT_FALSE(taken.heard->over());
+}
+
+TEST_F(WindowSchedulerTest, StopsACancelledSequenceBeforeTheNextWindow) {
+  auto cancelled = admit(request(prompt_of(30), 10));
+  auto other = admit(request(prompt_of(4, 100), 10));
+  window();
+  cancelled.generation->cancel();
+  window();
+  ASSERT_TRUE(cancelled.heard->over());
+  EXPECT_EQ(cancelled.heard->status().code(), Code::kCancelled);
+  EXPECT_EQ(device_.open_sequences(), 1u);
+  run_to_end();
+  EXPECT_EQ(other.heard->tokens(), fake_answer(prompt_of(4, 100), 10));
+}
+
+TEST_F(WindowSchedulerTest, ContinuesAResubmittedAnswerWithoutRepeatingIt) {
+  auto whole = fake_answer(prompt_of(13), 30);
+  for (std::size_t known : {1u, 2u, 9u, 29u}) {
+    device_.windows.clear();
+    GenerationRequest what = request(prompt_of(13), 30);
+    what.generated.assign(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(known));
+    auto [generation, heard] = admit(what);
+    run_to_end();
+    EXPECT_EQ(heard->tokens(),
+              std::vector<int32_t>(whole.begin() + static_cast<std::ptrdiff_t>(known), whole.end()))
+        << known;
+    EXPECT_EQ(heard->indexes().front(), known);
+    EXPECT_EQ(heard->ended().generated_tokens, 30u);
+    for (const FakeDevice::Window& rows : device_.windows) {
+      for (const FakeDevice::Row& row : rows)
+        EXPECT_EQ(row.is_prompt, rows[0].is_prompt) << "a chunk ends with the prompt";
+    }
+    EXPECT_FALSE(device_.windows[1].back().wants) << "what follows the prompt is known";
+  }
+}
+
+TEST_F(WindowSchedulerTest, EndsAResubmittedAnswerThatLacksOnlyItsEnd) {
+  GenerationRequest what = request(prompt_of(5), 4);
+  what.generated = fake_answer(prompt_of(5), 4);
+  auto [generation, heard] = admit(what);
+  ASSERT_TRUE(heard->over());
+  EXPECT_EQ(heard->ended().reason, EndReason::kLength);
+  EXPECT_EQ(heard->ended().generated_tokens, 4u);
+  what.max_tokens = 100;
+  what.prompt = prompt_of(60);
+  EXPECT_EQ(admit(what).heard->ended().reason, EndReason::kContext);
+  EXPECT_TRUE(device_.windows.empty());
+}
+
+TEST_F(WindowSchedulerTest, FailsOnlyTheSequenceWhoseLogitsAreNotUsable) {
+  auto good = admit(request(prompt_of(4), 10));
+  device_.breaks_at_token = 105;
+  auto bad = admit(request(prompt_of(6, 100), 10));
+  run_to_end();
+  EXPECT_EQ(bad.heard->status().code(), Code::kInternal);
+  EXPECT_TRUE(bad.heard->tokens().empty());
+  EXPECT_EQ(good.heard->tokens(), fake_answer(prompt_of(4), 10));
+}
+
+TEST_F(WindowSchedulerTest, EndsWhatWasInAWindowThatFailed) {
+  auto first = admit(request(prompt_of(4), 10));
+  window();
+  device_.next_status = Status(Code::kInternal, "the device is broken");
+  window();
+  EXPECT_EQ(first.heard->status().code(), Code::kInternal);
+  EXPECT_NE(first.heard->status().message().find("the device is broken"), std::string::npos);
+  EXPECT_EQ(device_.open_sequences(), 0u);
+}
+
+TEST_F(WindowSchedulerTest, CountsWindowsAndSharesTheirTimeOut) {
+  stage(device_.stages, Stage::kAttention) = 1.0;
+  admit(request(prompt_of(8), 3));
+  run_to_end();
+  EXPECT_EQ(counters_.windows, 3u);
+  EXPECT_EQ(counters_.decode_windows, 2u);
+  EXPECT_EQ(counters_.generated_tokens, 3u);
+  EXPECT_EQ(counters_.chunk_tokens, 8u);
+  EXPECT_EQ(counters_.chunk_buckets[3], 1u) << "8 tokens";
+  EXPECT_EQ(counters_.stage_ns[static_cast<std::size_t>(Stage::kAttention)], 2'000'000'000u)
+      << "of decode windows only";
+  EXPECT_EQ(counters_.sequences_running, 0u);
+}
+
+}  // namespace
+}  // namespace strata::gpu_worker
