@@ -8,8 +8,8 @@
 //     rpc::wait_for_stop_signal();
 //   }
 //
-// Exit codes: 0 stopped as asked; 2 a start-up fault that trying again cannot mend (the supervisor gives up); anything else is
-// restarted.
+// Exit codes: 0 stopped as asked; 2 a start-up fault that trying again cannot mend (the supervisor gives up);
+// anything else is restarted.
 
 #include <memory>
 #include <string>
@@ -30,10 +30,13 @@ struct ProcessContext {
   std::string config_hash;
 };
 
-// Options: --config F (needed), --run-dir D (needed), --name N, --set PATH=VALUE (repeats), --help, --version. Prints help and exits 0
-// by itself. Starts the log, blocks SIGTERM and SIGINT for all threads made later (wait_for_stop_signal takes them), ignores SIGPIPE,
-// and dies with its parent.
-Result<ProcessContext> start_process(int argc, char** argv, std::string_view default_name, std::string_view description);
+// The configuration is the one effective file that the supervisor wrote: the environment is not asked again.
+//
+// Options: --config F (needed), --run-dir D (needed), --name N, --set PATH=VALUE (repeats), --help,
+// --version. Prints help and exits 0 by itself. Starts the log, blocks SIGTERM and SIGINT for all threads
+// made later (wait_for_stop_signal takes them), ignores SIGPIPE, and dies with its parent.
+Result<ProcessContext> start_process(int argc, char** argv, std::string_view default_name,
+                                     std::string_view description);
 
 // "strata-gpu-worker: models/x.gguf: no such file" on standard error, one line; returns kExitStartupFault.
 int startup_failed(const Status& status);
