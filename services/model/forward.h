@@ -1,7 +1,7 @@
 #pragma once
-// The host reference of the whole model: one pass over all layers for a window of rows of one or more sequences.
-// It is what the `host` device runs and what every CUDA kernel is judged by. The bits of a row depend on the row's sequence
-// and token alone, never on what shares the window (numbers contract).
+// The host reference of the whole model: one pass over all layers for a window of rows of one or more
+// sequences. It is what the `host` device runs and what every CUDA kernel is judged by. The bits of a row
+// depend on the row's sequence and token alone, never on what shares the window (numbers contract).
 
 #include <cstdint>
 #include <functional>
@@ -17,7 +17,8 @@
 
 namespace strata::model {
 
-// One token of a window. Rows of one sequence are consecutive and in order; their positions continue the sequence.
+// One token of a window. Rows of one sequence are consecutive and in order; their positions continue the
+// sequence.
 struct WindowRow {
   SequenceState* sequence = nullptr;
   int32_t token = 0;
@@ -37,22 +38,25 @@ struct ForwardObserver {
   std::function<void(uint32_t tokens, const float* added)> ngram_out;
 };
 
-// Seconds spent per phase since the last take_phases(); the names are those of strata_decode_stage_seconds_total.
+// Seconds spent per phase since the last take_phases(); the names are those of
+// strata_decode_stage_seconds_total.
 struct PhaseSeconds {
   double mixers = 0, attention = 0, delta_net = 0, ngram = 0, route = 0, experts = 0, head = 0;
 };
 
 class Forward {
  public:
-  // All references are kept. `window_rows_max` rows at most per run(); buffers are made here, run() allocates nothing
-  // of consequence.
-  Forward(const ModelWeights& weights, quant::Numerics numerics, uint32_t window_rows_max, Parallel& parallel);
+  // All references are kept. `window_rows_max` rows at most per run(); buffers are made here, run() allocates
+  // nothing of consequence.
+  Forward(const ModelWeights& weights, quant::Numerics numerics, uint32_t window_rows_max,
+          Parallel& parallel);
   ~Forward();
 
   // Runs the window and advances every sequence by its rows. logits (rows that want them, V) in row order.
-  // A row whose logits are not finite is reported by the index in `bad_row`, if not null (-1: none); the sequence has
-  // advanced all the same.
-  Status run(std::span<const WindowRow> rows, MoeExecutor& experts, std::span<float> logits, int32_t* bad_row = nullptr);
+  // A row whose logits are not finite is reported by the index in `bad_row`, if not null (-1: none); the
+  // sequence has advanced all the same.
+  Status run(std::span<const WindowRow> rows, MoeExecutor& experts, std::span<float> logits,
+             int32_t* bad_row = nullptr);
 
   void observe(ForwardObserver observer);
   PhaseSeconds take_phases();

@@ -1,5 +1,6 @@
 #pragma once
-// Every tensor of the model bound to its role, shape-checked, pointing into the mapped file (nothing is copied).
+// Every tensor of the model bound to its role, shape-checked, pointing into the mapped file (nothing is
+// copied).
 
 #include <vector>
 
@@ -19,38 +20,38 @@ struct Vector {
 };
 
 struct StreamMixerWeights {  // hc_attn_*, hc_ffn_*, output_hc_*
-  Vector norm;    // (C*H) grouped
-  Matrix down;    // (R, C*H)
-  Matrix up;      // (C*H, R)
-  Matrix inject;  // (C, C*H); rows == 0 for the final read
+  Vector norm;               // (C*H) grouped
+  Matrix down;               // (R, C*H)
+  Matrix up;                 // (C*H, R)
+  Matrix inject;             // (C, C*H); rows == 0 for the final read
 };
 
 struct DeltaNetWeights {
-  Matrix qkv;         // (2*nk*s + nv*s, H)
-  Matrix gate;        // (nv*s, H)
-  Vector conv;        // (channels, K1)
+  Matrix qkv;          // (2*nk*s + nv*s, H)
+  Matrix gate;         // (nv*s, H)
+  Vector conv;         // (channels, K1)
   Matrix alpha, beta;  // (nv, H)
-  Vector a, dt_bias;  // (nv)
-  Vector norm;        // (s)
-  Matrix out;         // (H, nv*s)
+  Vector a, dt_bias;   // (nv)
+  Vector norm;         // (s)
+  Matrix out;          // (H, nv*s)
 };
 
 struct AttentionWeights {
-  Matrix q;       // (nq*2*d, H), per head query then gate
-  Matrix k, v;    // (nkv*d, H)
-  Matrix out;     // (H, nq*d)
-  Vector q_norm, k_norm;  // (d)
-  Matrix indexer_q;       // (ni*di, H)
-  Matrix indexer_k;       // (di, H)
+  Matrix q;                               // (nq*2*d, H), per head query then gate
+  Matrix k, v;                            // (nkv*d, H)
+  Matrix out;                             // (H, nq*d)
+  Vector q_norm, k_norm;                  // (d)
+  Matrix indexer_q;                       // (ni*di, H)
+  Matrix indexer_k;                       // (di, H)
   Vector indexer_q_norm, indexer_k_norm;  // (di)
 };
 
 struct NgramWeights {
-  Matrix table;       // (rows, dp)
-  Matrix key;         // (C*H, H)
-  Matrix value;       // (H, H)
+  Matrix table;                            // (rows, dp)
+  Matrix key;                              // (C*H, H)
+  Matrix value;                            // (H, H)
   Vector norm_key, norm_query, norm_conv;  // (C*H) grouped
-  Vector conv;        // (C*H, K2)
+  Vector conv;                             // (C*H, K2)
 };
 
 // The routed experts of one layer. Types, width and count are the layer's own.
@@ -73,16 +74,16 @@ struct LayerExperts {
 inline constexpr std::size_t kExpertPartAlignment = 64;
 
 struct MoeWeights {
-  Matrix router;        // (E, H)
+  Matrix router;  // (E, H)
   LayerExperts experts;
-  Matrix shared_router; // (1, H)
+  Matrix shared_router;  // (1, H)
   expert::ExpertWeights shared;
 };
 
 struct LayerWeights {
   LayerKind kind = LayerKind::kRecurrent;
   StreamMixerWeights mix_attn, mix_ffn;
-  DeltaNetWeights delta;      // kRecurrent
+  DeltaNetWeights delta;       // kRecurrent
   AttentionWeights attention;  // kAttention
   MoeWeights moe;
 };
@@ -90,12 +91,12 @@ struct LayerWeights {
 struct ModelWeights {
   gguf::GgufFile file;  // keeps the mapping alive
   ModelConfig config;
-  Matrix embedding;     // (V, H)
-  Matrix head;          // (V, H); the embedding when the file has no output.weight
-  StreamMixerWeights final_mixer;
-  NgramWeights ngram;   // used when config.ngram_layer >= 0
-  std::vector<LayerWeights> layers;
-  std::vector<std::vector<float>> widened;  // storage behind Vectors that were not F32
+  Matrix embedding = {};  // (V, H)
+  Matrix head = {};       // (V, H); the embedding when the file has no output.weight
+  StreamMixerWeights final_mixer = {};
+  NgramWeights ngram = {};  // used when config.ngram_layer >= 0
+  std::vector<LayerWeights> layers = {};
+  std::vector<std::vector<float>> widened = {};  // storage behind Vectors that were not F32
 
   std::size_t max_expert_record_bytes() const;  // the arena's slot size: any slot can hold any expert
 };
@@ -106,7 +107,7 @@ Result<ModelWeights> load_model(const gguf::GgufFile& file);
 struct ExpertTable {
   gguf::GgufFile file;
   ModelConfig config;
-  std::vector<LayerExperts> layers;
+  std::vector<LayerExperts> layers = {};
   std::size_t max_record_bytes = 0;
 };
 Result<ExpertTable> load_experts(const gguf::GgufFile& file);

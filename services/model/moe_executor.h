@@ -1,6 +1,7 @@
 #pragma once
-// Where the routed experts of a layer are computed is not the model's business: the forward pass hands the routed pairs
-// to an executor. The gpu-worker's splits them between the arena and the expert workers; tests use LocalExperts.
+// Where the routed experts of a layer are computed is not the model's business: the forward pass hands the
+// routed pairs to an executor. The gpu-worker's splits them between the arena and the expert workers; tests
+// use LocalExperts.
 
 #include <cstdint>
 #include <span>
@@ -21,10 +22,11 @@ struct RoutedLayer {
 class MoeExecutor {
  public:
   virtual ~MoeExecutor() = default;
-  // Starts the layer: misses are on their way when it returns. The caller computes the shared expert meanwhile.
+  // Starts the layer: misses are on their way when it returns. The caller computes the shared expert
+  // meanwhile.
   virtual void begin(const RoutedLayer& routed) = 0;
-  // Blocks until every part is there: (tokens * top_k) pointers to `hidden` float32 each, the unweighted output of that pair's
-  // expert. Valid until the next begin().
+  // Blocks until every part is there: (tokens * top_k) pointers to `hidden` float32 each, the unweighted
+  // output of that pair's expert. Valid until the next begin().
   virtual std::span<const float* const> finish() = 0;
 };
 
@@ -39,8 +41,11 @@ class LocalExperts final : public MoeExecutor {
   const ModelWeights& weights_;
   quant::Numerics numerics_;
   expert::ExpertScratch scratch_;
-  std::vector<float> parts_;
-  std::vector<const float*> rows_;
+  std::vector<float> parts_;                     // (pairs, hidden)
+  std::vector<const float*> rows_;               // (pairs) into parts_
+  std::vector<uint32_t> starts_, next_, order_;  // pairs grouped by expert
+  std::vector<uint32_t> tokens_;                 // (pairs) in that order
+  std::vector<float*> outputs_;                  // (pairs) in that order
 };
 
 }  // namespace strata::model

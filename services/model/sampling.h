@@ -1,6 +1,6 @@
 #pragma once
-// From logits to one token. Deterministic: the random number is Philox4x32-10 keyed by (seed, token position), so that batching,
-// speculation, resumption and crashes cannot shift it (numbers contract).
+// From logits to one token. Deterministic: the random number is Philox4x32-10 keyed by (seed, token
+// position), so that batching, speculation, resumption and crashes cannot shift it (numbers contract).
 
 #include <cstdint>
 #include <span>
@@ -17,7 +17,7 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // divides positive, multiplies negative logits of tokens seen
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
-  uint32_t penalty_last_n = 64;     // how many of the last tokens repetition_penalty looks at; 0: all
+  uint32_t penalty_last_n = 64;  // how many of the last tokens repetition_penalty looks at; 0: all
   uint64_t seed = 0;
   std::vector<std::pair<int32_t, float>> logit_bias;
   bool logprobs = false;
@@ -26,13 +26,15 @@ struct SamplingParams {
 
 struct SampledToken {
   int32_t id = 0;
-  float logprob = 0;  // log softmax of the unmodified logits, when asked for
+  float logprob = 0;                           // log softmax of the unmodified logits, when asked for
   std::vector<std::pair<int32_t, float>> top;  // (id, logprob), falling
 };
 
-// position: of the token being chosen, counted from the start of the sequence. prompt_tokens and generated: the history that the
-// penalties look at (presence and frequency: generated tokens only, repetition: both).
+// position: of the token being chosen, counted from the start of the sequence. prompt_tokens and generated:
+// the history that the penalties look at (presence and frequency: generated tokens only, repetition: both).
 // Order: penalties and bias, temperature, top_k, top_p, min_p, draw; equal logits: the lower id first.
+// NaN and -infinity are never chosen. The draw walks the candidates by falling logit where top_k or top_p
+// have ordered them, by rising id otherwise (docs/model.md).
 class Sampler {
  public:
   explicit Sampler(uint32_t vocab);
@@ -40,8 +42,13 @@ class Sampler {
                       std::span<const int32_t> prompt_tokens, std::span<const int32_t> generated);
 
  private:
-  std::vector<float> work_;
-  std::vector<std::pair<float, int32_t>> candidates_;
+  void apply_penalties(std::span<const float> logits, const SamplingParams& params,
+                       std::span<const int32_t> prompt_tokens, std::span<const int32_t> generated);
+  int32_t draw_token(std::span<const float> values, const SamplingParams& params, uint64_t position);
+
+  std::vector<float> work_;                            // (vocab) logits after penalties and bias
+  std::vector<uint32_t> counts_;                       // (vocab) all zero between calls
+  std::vector<std::pair<float, int32_t>> candidates_;  // at most (vocab); (logit, then weight, id)
 };
 
 // Philox4x32-10 with key = seed, counter = (position, draw): four 32-bit words.

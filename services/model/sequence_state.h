@@ -1,6 +1,6 @@
 #pragma once
-// All that is needed to go on with a conversation at a position between two tokens (spec: model-qwen4exp section 10).
-// Float32 throughout on the host device.
+// All that is needed to go on with a conversation at a position between two tokens (spec: model-qwen4exp
+// section 10). Float32 throughout on the host device.
 
 #include <cstdint>
 #include <vector>
@@ -10,15 +10,16 @@
 
 namespace strata::model {
 
-struct AttentionState {       // one attention layer
-  std::vector<float> k, v;    // (capacity, nkv, d), keys after norm and rotation
-  std::vector<float> raw;     // (block_tokens - 1 at most, di): raw indexer keys of the unfinished tail; see pooled
+struct AttentionState {     // one attention layer
+  std::vector<float> k, v;  // (capacity, nkv, d), keys after norm and rotation
+  std::vector<float>
+      raw;  // (r - 1, di): raw indexer keys of the unfinished tail; the first position % r count
   std::vector<float> pooled;  // (capacity / r, di): finished block keys
 };
 
-struct DeltaNetState {        // one recurrent layer
-  std::vector<float> s;       // (nv, s, s): [head][key][value]
-  std::vector<float> conv;    // (K1-1, channels), oldest first
+struct DeltaNetState {      // one recurrent layer
+  std::vector<float> s;     // (nv, s, s): [head][key][value]
+  std::vector<float> conv;  // (K1-1, channels), oldest first
 };
 
 class SequenceState {
@@ -26,7 +27,7 @@ class SequenceState {
   // Allocates for `capacity_tokens` tokens; zero state. Growing later is not possible.
   SequenceState(const ModelConfig& config, uint32_t capacity_tokens);
 
-  void reset();  // back to the empty sequence, memory kept
+  void reset();                                    // back to the empty sequence, memory kept
   uint32_t position() const { return position_; }  // tokens seen
   uint32_t capacity() const { return capacity_; }
   std::size_t bytes() const;
@@ -39,6 +40,9 @@ class SequenceState {
   std::vector<DeltaNetState> delta;       // (layers)
   std::vector<float> ngram_conv;          // (N*(K2-1), C*H), oldest first
   std::vector<int32_t> ngram_context;     // (N-1), oldest first, initially the cut token
+
+ private:
+  int32_t ngram_cut_token_ = -1;
 };
 
 }  // namespace strata::model
