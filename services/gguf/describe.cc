@@ -113,7 +113,9 @@ std::vector<TypeTotal> totals_by_type(const GgufFile& file) {
   }
   std::vector<TypeTotal> sorted;
   for (const auto& [type, total] : totals) sorted.push_back(total);
-  std::ranges::stable_sort(sorted, std::greater(), &TypeTotal::bytes);
+  std::ranges::sort(sorted, [](const TypeTotal& a, const TypeTotal& b) {
+    return std::pair(b.bytes, a.type) < std::pair(a.bytes, b.type);
+  });
   return sorted;
 }
 

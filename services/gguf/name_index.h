@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace strata::gguf {
@@ -17,7 +18,7 @@ class NameIndex {
   NameIndex() = default;
   explicit NameIndex(std::span<const T> items) : order_(items.size()) {
     std::iota(order_.begin(), order_.end(), 0U);
-    std::ranges::stable_sort(order_, {}, [&](uint32_t i) { return items[i].*kName; });
+    std::ranges::sort(order_, {}, [&](uint32_t i) { return std::pair(items[i].*kName, i); });
   }
 
   const T* find(std::span<const T> items, std::string_view name) const {
