@@ -1,7 +1,7 @@
 #pragma once
-// Splits the routed experts of a layer: hits are computed from the arena on the host device's own threads, misses by the attached
-// expert workers over their boards, at the same time; what a lost worker leaves behind is computed here from the mapped file, with
-// the same bits. Used by the window loop only.
+// Splits the routed experts of a layer: hits are computed from the arena on the host device's own threads,
+// misses by the attached expert workers over their boards, at the same time; what a lost worker leaves behind
+// is computed here from the mapped file, with the same bits. Used by the window loop only.
 
 #include <atomic>
 #include <cstdint>
@@ -18,11 +18,11 @@ namespace strata::gpu_worker {
 
 // Counted by the window loop, read by the probe: only ever grow.
 struct DispatchCounters {
-  std::atomic<uint64_t> hits{0};        // pairs served from the arena
-  std::atomic<uint64_t> misses{0};      // pairs served by the CPU (workers or fallback)
-  std::atomic<uint64_t> fallbacks{0};   // of those, computed here because no worker could
-  std::atomic<uint64_t> hit_us{0};      // time computing hits
-  std::atomic<uint64_t> wait_us{0};     // time waiting for workers after that
+  std::atomic<uint64_t> hits{0};       // pairs served from the arena
+  std::atomic<uint64_t> misses{0};     // pairs served by the CPU (workers or fallback)
+  std::atomic<uint64_t> fallbacks{0};  // of those, computed here because no worker could
+  std::atomic<uint64_t> hit_us{0};     // time computing hits
+  std::atomic<uint64_t> wait_us{0};    // time after that until every missed part was there
 };
 
 struct ExpertDispatchOptions {
@@ -32,7 +32,7 @@ struct ExpertDispatchOptions {
   ExpertWorkers* workers = nullptr;
   shm::UsageBoard* usage = nullptr;  // may be null
   model::Parallel* parallel = nullptr;
-  uint32_t tokens_max = 0;           // rows of a window
+  uint32_t tokens_max = 0;  // rows of a window
 };
 
 class ExpertDispatch final : public model::MoeExecutor {
@@ -40,7 +40,8 @@ class ExpertDispatch final : public model::MoeExecutor {
   explicit ExpertDispatch(const ExpertDispatchOptions& options);
   ~ExpertDispatch() override;
 
-  // Before each Forward::run: which rows are prompt tokens (they are counted apart on the usage board).
+  // Before each Forward::run: which rows are prompt tokens (they are counted apart on the usage board). This
+  // is the window boundary at which workers come and go.
   void begin_window(std::span<const uint8_t> row_is_prompt);
   void begin(const model::RoutedLayer& routed) override;
   std::span<const float* const> finish() override;

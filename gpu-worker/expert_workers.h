@@ -1,6 +1,10 @@
 #pragma once
-// The attached expert workers and their boards. attach/detach come from gRPC threads; the window loop uses the workers. A worker is
-// lost when its process is gone (pidfd) or its progress stands still for its budget; it is killed first, then its board is retired.
+// The attached expert workers and their boards. attach/detach come from gRPC threads; the window loop uses
+// the workers. A worker is lost when its process is gone (pidfd) or its progress stands still for its budget;
+// it is killed first, then its board is retired.
+//
+// A board is never used for a second worker, and nobody reads a retired one. So whatever a retired worker
+// still writes, it cannot reach a later window.
 
 #include <atomic>
 #include <cstdint>
@@ -16,19 +20,27 @@
 namespace strata::gpu_worker {
 
 struct ExpertWorkersOptions {
-  std::string run_id;           // for segment names
+  std::string run_id;  // for segment names
   shm::BoardGeometry geometry;
   uint32_t lost_after_ms = 1000;
-  uint32_t expected = 1;        // how many the configuration starts; fewer attached is "degraded"
+  uint32_t expected = 1;  // how many the configuration starts; fewer attached is "degraded"
+  // How the window loop waits for parts. Yielding is right wherever the workers' threads may need this core.
+  shm::WaitPolicy wait = {.yield = true, .park_after_us = 200};
 };
+
+// Ends the Attach stream; called once, from a gRPC thread or from the window loop, so it must not block.
+using OnRetired = std::function<void(const std::string& reason)>;
 
 // One worker with its board; owned by ExpertWorkers, shared with the window that uses it.
 struct AttachedWorker {
   std::string name;
   sys::ProcessHandle process;
   shm::Board board;
-  uint64_t next_ticket = 1;
-  std::function<void()> on_retired;  // ends the Attach stream
+  OnRetired on_retired;
+  uint64_t next_ticket = 1;  // window loop only
+  // Set once. Whoever sees it (relaxed: nothing is read on its strength) gives the worker no more work and
+  // expects none back.
+  std::atomic<bool> retired{false};
 };
 
 class ExpertWorkers {
@@ -36,15 +48,19 @@ class ExpertWorkers {
   explicit ExpertWorkers(const ExpertWorkersOptions& options);
   ~ExpertWorkers();
 
-  // gRPC side. Makes a board for the process; the worker joins at the next window boundary. A worker of the same name is replaced.
-  Result<std::shared_ptr<AttachedWorker>> attach(const std::string& name, uint32_t pid, std::function<void()> on_retired);
+  // gRPC side. Makes a board for the process; the worker joins at the next window boundary. A worker of the
+  // same name is replaced. kNotFound: there is no process `pid`. kResourceExhausted: too many workers, or no
+  // room in /dev/shm.
+  Result<std::shared_ptr<AttachedWorker>> attach(const std::string& name, uint32_t pid, OnRetired on_retired);
   void detach(const std::shared_ptr<AttachedWorker>& worker);  // its stream ended
-  std::vector<std::string> missing() const;                    // names of expected workers that are not attached
+  std::vector<std::string> missing() const;  // names of expected workers that are not attached
 
-  // Window loop side.
-  const std::vector<std::shared_ptr<AttachedWorker>>& at_window_boundary();  // applies attach and detach
-  // Waits until the worker has done `ticket`. False: it was lost, has been killed and retired; its parts must be computed elsewhere.
-  // expert_count scales the budget.
+  // Window loop side. Applies attach and detach, and notices processes that ended since.
+  const std::vector<std::shared_ptr<AttachedWorker>>& at_window_boundary();
+  const std::vector<std::shared_ptr<AttachedWorker>>& in_window()
+      const;  // as of the last boundary; some may be retired since
+  // Waits until the worker has done `ticket`: then its parts are visible. False: it was lost, has been killed
+  // and retired, or had left; its parts must be computed elsewhere. expert_count scales the budget.
   bool wait_done(AttachedWorker& worker, uint64_t ticket, uint32_t expert_count);
 
  private:

@@ -75,6 +75,16 @@ std::vector<uint32_t> order_by_core(const std::vector<std::vector<uint32_t>>& co
 
 std::vector<uint32_t> cpus_by_preference() { return order_by_core(machine_cores(), allowed_cpus()); }
 
+uint32_t allowed_core_count() {
+  const std::vector<uint32_t> allowed = allowed_cpus();
+  const auto is_allowed = [&](uint32_t cpu) { return std::ranges::find(allowed, cpu) != allowed.end(); };
+  const auto cores = machine_cores();
+  const auto count =
+      std::ranges::count_if(cores, [&](const auto& core) { return std::ranges::any_of(core, is_allowed); });
+  return count > 0 ? static_cast<uint32_t>(count)
+                   : std::max<uint32_t>(1, static_cast<uint32_t>(allowed.size()));
+}
+
 Status pin_this_thread(uint32_t cpu) {
   const std::size_t cpus_max = std::max<std::size_t>(1024, cpu + 1);
   std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus_max),

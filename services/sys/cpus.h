@@ -18,6 +18,7 @@ std::vector<uint32_t> cpus_by_preference();
 // The rule behind it: `cores` lists the CPUs of each core.
 std::vector<uint32_t> order_by_core(const std::vector<std::vector<uint32_t>>& cores,
                                     const std::vector<uint32_t>& allowed);
+uint32_t allowed_core_count();  // physical cores with an allowed CPU; at least 1
 // Pins the calling thread; failure is reported, never fatal.
 Status pin_this_thread(uint32_t cpu);
 void name_this_thread(const std::string& name);  // 15 characters at most

@@ -33,6 +33,11 @@ TEST(CpusTest, PrefersExactlyTheAllowedCpusOfThisMachine) {
   EXPECT_EQ(preferred, allowed);
 }
 
+TEST(CpusTest, CountsNoMoreCoresThanAllowedCpus) {
+  EXPECT_GE(allowed_core_count(), 1U);
+  EXPECT_LE(allowed_core_count(), allowed_cpus().size());
+}
+
 TEST(CpusTest, PinsAThreadToOneCpu) {
   const uint32_t cpu = allowed_cpus().back();
   Status pinned;

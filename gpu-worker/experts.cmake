@@ -1,0 +1,9 @@
+# Missed experts: from the routed layer to the workers' boards and back. The first library has no gRPC.
+strata_library(strata_expert_boards
+  SOURCES expert_dispatch.cc expert_groups.cc expert_share.cc expert_workers.cc
+  DEPS strata_model strata_shm strata_sys)
+
+strata_library(strata_expert_dispatch
+  SOURCES expert_hub_service.cc
+  DEPS strata_expert_boards strata_rpc
+  PRIVATE_DEPS strata_obs)
