@@ -7,3 +7,8 @@ strata_library(strata_expert_dispatch
   SOURCES expert_hub_service.cc
   DEPS strata_expert_boards strata_rpc
   PRIVATE_DEPS strata_obs)
+
+# The other side of the board in these tests is the real one.
+strata_test(expert_dispatch_test
+  SOURCES expert_dispatch_test.cc expert_workers_test.cc lost_worker_test.cc
+  DEPS strata_expert_boards strata_cpu_expert_worker)
