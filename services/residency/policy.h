@@ -1,6 +1,6 @@
 #pragma once
-// The residency policy: a pure function of what it was told. No I/O, no clock, no threads; time is counted in tokens.
-// The cache manager runs it live, the simulator replays traces through the same code.
+// The residency policy: a pure function of what it was told. No I/O, no clock, no threads; time is counted in
+// tokens. The cache manager runs it live, the simulator replays traces through the same code.
 
 #include <cstdint>
 #include <memory>
@@ -20,9 +20,9 @@ struct ModelShape {
 
 struct PolicyOptions {
   ModelShape shape;
-  uint32_t slots = 0;           // over all layers
-  double decay_tokens = 256;    // decode tokens after which a use counts half
-  std::vector<float> profile;   // (layers, experts) share of uses within the layer; empty: none
+  uint32_t slots = 0;               // over all layers
+  double decay_tokens = 256;        // decode tokens after which a use counts half
+  std::vector<float> profile = {};  // (layers, experts) share of uses within the layer; empty: none
 };
 
 struct ExpertKey {
@@ -39,7 +39,7 @@ struct SlotView {
 };
 
 struct Proposal {
-  uint32_t slot = 0;   // free, or the victim's
+  uint32_t slot = 0;  // free, or the victim's
   ExpertKey incoming;
 };
 
@@ -49,10 +49,11 @@ class Policy {
   virtual std::string_view name() const = 0;
   // Uses since the last call, (layers, experts) row-major; tokens: how many decode tokens they come from.
   virtual void observe(std::span<const uint32_t> decode_uses, uint64_t tokens) = 0;
-  // At most `budget` exchanges worth making now, the most valuable first. Free slots are filled before anything is exchanged.
-  // Never two proposals for one slot or for one expert, never an expert that is resident or incoming.
+  // At most `budget` exchanges worth making now, the most valuable first. Free slots are filled before
+  // anything is exchanged. Never two proposals for one slot or for one expert, never an expert that is
+  // resident or incoming.
   virtual std::vector<Proposal> propose(std::span<const SlotView> slots, uint32_t budget) = 0;
-  // Per-layer quotas, summing to options.slots.
+  // Per-layer quotas, summing to options.slots, or to layers * experts if there are more slots than experts.
   virtual std::span<const uint32_t> quotas() const = 0;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// A routing profile: how often each expert of each layer was used. Little-endian file, written atomically, with checksum and
-// model fingerprint (format: docs/profile-format.md).
+// A routing profile: how often each expert of each layer was used. Little-endian file, written atomically,
+// with checksum and model fingerprint (format: docs/profile-format.md).
 
 #include <cstdint>
 #include <string>
@@ -14,14 +14,15 @@ struct Profile {
   std::string model_fingerprint;
   uint32_t layers = 0;
   uint32_t experts = 0;
-  uint64_t tokens = 0;              // decode tokens it was learned from
-  std::vector<uint64_t> counts;     // (layers, experts)
+  uint64_t tokens = 0;           // decode tokens it was learned from
+  std::vector<uint64_t> counts;  // (layers, experts)
 
   // (layers, experts) share of the layer's uses.
   std::vector<float> shares() const;
 };
 
-// kNotFound; kDataLoss (not a profile, damaged: says what); with `expected_fingerprint` not empty: kFailedPrecondition for another model.
+// kNotFound; kDataLoss (not a profile, damaged: says what); with `expected_fingerprint` not empty:
+// kFailedPrecondition for another model.
 Result<Profile> read_profile(const std::string& path, const std::string& expected_fingerprint = "");
 Status write_profile(const Profile& profile, const std::string& path);
 

@@ -1,0 +1,264 @@
+#include "services/residency/policy.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+#include <random>
+
+#include "services/residency/quotas.h"
+#include "services/residency/slot_world.h"
+
+namespace strata::residency {
+namespace {
+
+using testing::ElementsAre;
+
+std::unique_ptr<Policy> policy_of(std::string_view name, const PolicyOptions& options) {
+  auto policy = make_policy(name, options);
+  EXPECT_TRUE(policy.has_value()) << policy.error().message();
+  return std::move(*policy);
+}
+
+std::vector<ExpertKey> incoming(const std::vector<Proposal>& proposals) {
+  std::vector<ExpertKey> keys;
+  for (const Proposal& proposal : proposals) keys.push_back(proposal.incoming);
+  return keys;
+}
+
+const SlotView kFree{};
+SlotView holding(uint32_t layer, uint32_t expert) { return {SlotView::State::kResident, {layer, expert}}; }
+SlotView busy_with(uint32_t layer, uint32_t expert) { return {SlotView::State::kBusy, {layer, expert}}; }
+
+TEST(QuotasTest, DividesEquallyAndGivesTheRemainderToTheFirstLayers) {
+  EXPECT_THAT(make_quotas({.shape = {3, 8}, .slots = 11}), ElementsAre(4, 4, 3));
+  EXPECT_THAT(make_quotas({.shape = {3, 8}, .slots = 2}), ElementsAre(1, 1, 0));
+  EXPECT_THAT(make_quotas({.shape = {3, 8}, .slots = 0}), ElementsAre(0, 0, 0));
+  EXPECT_THAT(make_quotas({.shape = {3, 8}, .slots = 24}), ElementsAre(8, 8, 8));
+}
+
+TEST(QuotasTest, NeverExceedsTheExperts) {
+  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 100}), ElementsAre(4, 4));
+  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 100, .profile = std::vector<float>(8, 0.25F)}),
+              ElementsAre(4, 4));
+}
+
+TEST(QuotasTest, FollowsTheGainsOfTheProfileAboveTheMinimum) {
+  // The first layer has one hot expert, the second needs all four for the same share.
+  const std::vector<float> profile = {0.97F, 0.01F, 0.01F, 0.01F, 0.25F, 0.25F, 0.25F, 0.25F};
+  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 5, .profile = profile}), ElementsAre(1, 4));
+  // Half of the equal part of three stays.
+  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 2, .profile = profile}), ElementsAre(1, 1));
+  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 1, .profile = profile}), ElementsAre(1, 0));
+  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 8, .profile = profile}), ElementsAre(4, 4));
+}
+
+TEST(QuotasTest, KeepsAShareForALayerThatTheProfileNeverSaw) {
+  std::vector<float> profile(16, 0.0F);
+  std::fill(profile.begin() + 8, profile.end(), 0.125F);
+  EXPECT_THAT(make_quotas({.shape = {2, 8}, .slots = 8, .profile = profile}), ElementsAre(2, 6));
+}
+
+TEST(PolicyTest, ListsTheKnownNamesWhenAskedForAnother) {
+  const auto policy = make_policy("magic", {.shape = {1, 1}, .slots = 1});
+  ASSERT_FALSE(policy.has_value());
+  EXPECT_EQ(policy.error().code(), Code::kInvalidArgument);
+  for (const char* name : {"magic", "lfu-decay", "lru", "static"})
+    EXPECT_THAT(policy.error().message(), testing::HasSubstr(name));
+}
+
+TEST(PolicyTest, RefusesOptionsThatCannotWork) {
+  auto refused = [](const PolicyOptions& options) { return !make_policy("lfu-decay", options).has_value(); };
+  EXPECT_TRUE(refused({.shape = {0, 8}}));
+  EXPECT_TRUE(refused({.shape = {8, 0}}));
+  EXPECT_TRUE(refused({.shape = {1000, 8}}));
+  EXPECT_TRUE(refused({.shape = {1, 2}, .profile = {1.0F}}));
+  EXPECT_TRUE(refused({.shape = {1, 2}, .profile = {1.0F, std::nanf("")}}));
+  EXPECT_TRUE(refused({.shape = {1, 2}, .profile = {1.0F, -1.0F}}));
+  EXPECT_TRUE(refused({.shape = {1, 2}, .decay_tokens = 0}));
+  EXPECT_TRUE(refused({.shape = {1, 2}, .decay_tokens = std::nan("")}));
+  EXPECT_FALSE(refused({.shape = {1, 2}}));
+}
+
+TEST(PolicyTest, FillsFreeSlotsInTheProfilesOrder) {
+  const std::vector<float> profile = {0.1F, 0.6F, 0.3F, 0.5F, 0.1F, 0.4F};
+  for (const char* name : {"lfu-decay", "lru", "static"}) {
+    auto policy = policy_of(name, {.shape = {2, 3}, .slots = 4, .profile = profile});
+    const std::vector<SlotView> slots(4, kFree);
+    EXPECT_THAT(incoming(policy->propose(slots, 10)),
+                ElementsAre(ExpertKey{0, 1}, ExpertKey{1, 0}, ExpertKey{1, 2}, ExpertKey{0, 2}))
+        << name;
+  }
+}
+
+TEST(PolicyTest, FillsRoundByRoundOverTheLayersWithoutProfile) {
+  auto policy = policy_of("lfu-decay", {.shape = {2, 3}, .slots = 4});
+  const std::vector<SlotView> slots(4, kFree);
+  EXPECT_THAT(incoming(policy->propose(slots, 3)),
+              ElementsAre(ExpertKey{0, 0}, ExpertKey{1, 0}, ExpertKey{0, 1}));
+}
+
+TEST(PolicyTest, FillsByUseWhatTheProfileDoesNotDecide) {
+  auto policy = policy_of("lfu-decay", {.shape = {1, 4}, .slots = 2});
+  policy->observe(std::vector<uint32_t>{0, 1, 0, 5}, 6);
+  const std::vector<SlotView> slots(2, kFree);
+  EXPECT_THAT(incoming(policy->propose(slots, 2)), ElementsAre(ExpertKey{0, 3}, ExpertKey{0, 1}));
+}
+
+TEST(PolicyTest, ExchangesOnlyForAClearAdvantage) {
+  auto policy = policy_of("lfu-decay", {.shape = {1, 3}, .slots = 1});
+  const std::vector<SlotView> slots = {holding(0, 0)};
+  policy->observe(std::vector<uint32_t>{20, 22, 0}, 42);
+  EXPECT_TRUE(policy->propose(slots, 1).empty());
+  policy->observe(std::vector<uint32_t>{0, 20, 0}, 20);
+  EXPECT_THAT(incoming(policy->propose(slots, 1)), ElementsAre(ExpertKey{0, 1}));
+}
+
+TEST(PolicyTest, DoesNotSwingBetweenTwoExpertsInTurn) {
+  auto policy = policy_of("lfu-decay", {.shape = {1, 2}, .slots = 1, .decay_tokens = 64});
+  SlotWorld world({1, 2}, 1);
+  for (uint32_t token = 0; token < 1000; ++token) {
+    const bool odd = token % 2 == 1;
+    policy->observe(std::vector<uint32_t>{odd ? 0U : 1U, odd ? 1U : 0U}, 1);
+    world.begin(policy->propose(world.slots(), 1), 1);
+    world.land_all();
+  }
+  EXPECT_LE(world.exchanges(), 1U);
+}
+
+TEST(PolicyTest, ForgetsOldUses) {
+  auto policy = policy_of("lfu-decay", {.shape = {1, 2}, .slots = 1, .decay_tokens = 16});
+  const std::vector<SlotView> slots = {holding(0, 0)};
+  policy->observe(std::vector<uint32_t>{100, 0}, 100);
+  policy->observe(std::vector<uint32_t>{0, 16}, 160);
+  EXPECT_THAT(incoming(policy->propose(slots, 1)), ElementsAre(ExpertKey{0, 1}));
+}
+
+TEST(PolicyTest, LetsAProfileCountAsThePast) {
+  // The profile says expert 0; a handful of other tokens must not overturn it, many must.
+  auto policy =
+      policy_of("lfu-decay", {.shape = {1, 2}, .slots = 1, .decay_tokens = 64, .profile = {0.9F, 0.1F}});
+  const std::vector<SlotView> slots = {holding(0, 0)};
+  policy->observe(std::vector<uint32_t>{0, 8}, 8);
+  EXPECT_TRUE(policy->propose(slots, 1).empty());
+  policy->observe(std::vector<uint32_t>{0, 200}, 200);
+  EXPECT_EQ(policy->propose(slots, 1).size(), 1U);
+}
+
+TEST(PolicyTest, StaticKeepsToTheProfileWhateverIsUsed) {
+  auto policy = policy_of("static", {.shape = {1, 3}, .slots = 1, .profile = {0.2F, 0.7F, 0.1F}});
+  policy->observe(std::vector<uint32_t>{0, 0, 1000}, 1000);
+  EXPECT_TRUE(policy->propose(std::vector<SlotView>{holding(0, 1)}, 5).empty());
+  // After a start with the residency of another policy it returns to the profile.
+  EXPECT_THAT(incoming(policy->propose(std::vector<SlotView>{holding(0, 2)}, 5)),
+              ElementsAre(ExpertKey{0, 1}));
+}
+
+TEST(PolicyTest, LruTakesTheLeastRecentlyUsedAsVictim) {
+  auto policy = policy_of("lru", {.shape = {1, 4}, .slots = 2});
+  policy->observe(std::vector<uint32_t>{9, 0, 0, 0}, 9);
+  policy->observe(std::vector<uint32_t>{0, 1, 0, 0}, 1);
+  const std::vector<SlotView> slots = {holding(0, 1), holding(0, 0)};
+  EXPECT_TRUE(policy->propose(slots, 2).empty());
+  policy->observe(std::vector<uint32_t>{0, 0, 1, 0}, 1);
+  const auto proposals = policy->propose(slots, 2);
+  ASSERT_EQ(proposals.size(), 1U) << "the two experts used last stay";
+  EXPECT_EQ(proposals[0].slot, 1U);
+  EXPECT_EQ(proposals[0].incoming, (ExpertKey{0, 2}));
+}
+
+TEST(PolicyTest, LeavesBusySlotsAndTheirExpertsAlone) {
+  auto policy = policy_of("lfu-decay", {.shape = {1, 4}, .slots = 2});
+  policy->observe(std::vector<uint32_t>{0, 0, 50, 40}, 50);
+  const std::vector<SlotView> slots = {busy_with(0, 2), holding(0, 0)};
+  const auto proposals = policy->propose(slots, 5);
+  ASSERT_EQ(proposals.size(), 1U);
+  EXPECT_EQ(proposals[0].slot, 1U);
+  EXPECT_EQ(proposals[0].incoming, (ExpertKey{0, 3}));
+}
+
+TEST(PolicyTest, MovesSlotsToALayerBelowItsQuota) {
+  // All four slots went to layer 0 under another quota.
+  auto policy = policy_of("lfu-decay", {.shape = {2, 4}, .slots = 4});
+  policy->observe(std::vector<uint32_t>{5, 4, 3, 2, 0, 1, 0, 2}, 8);
+  const std::vector<SlotView> slots = {holding(0, 0), holding(0, 1), holding(0, 2), holding(0, 3)};
+  const auto proposals = policy->propose(slots, 10);
+  ASSERT_EQ(proposals.size(), 2U);
+  EXPECT_EQ(proposals[0].slot, 3U);
+  EXPECT_EQ(proposals[0].incoming, (ExpertKey{1, 3}));
+  EXPECT_EQ(proposals[1].slot, 2U);
+  EXPECT_EQ(proposals[1].incoming, (ExpertKey{1, 1}));
+}
+
+TEST(PolicyTest, ProposesTheMostValuableExchangesFirst) {
+  auto policy = policy_of("lfu-decay", {.shape = {2, 2}, .slots = 2});
+  policy->observe(std::vector<uint32_t>{0, 10, 0, 90}, 100);
+  const std::vector<SlotView> slots = {holding(0, 0), holding(1, 0)};
+  EXPECT_THAT(incoming(policy->propose(slots, 2)), ElementsAre(ExpertKey{1, 1}, ExpertKey{0, 1}));
+  EXPECT_THAT(incoming(policy->propose(slots, 1)), ElementsAre(ExpertKey{1, 1}));
+  EXPECT_TRUE(policy->propose(slots, 0).empty());
+}
+
+// Random uses, budgets and landing times on shapes with odd and extreme numbers of slots. SlotWorld checks
+// each proposal.
+class PolicyPropertyTest
+    : public testing::TestWithParam<std::tuple<std::string, ModelShape, uint32_t, bool>> {};
+
+std::vector<float> random_profile(ModelShape shape, std::mt19937_64& random) {
+  std::vector<float> profile;
+  for (uint32_t i = 0; i < shape.layers * shape.experts; ++i)
+    profile.push_back(static_cast<float>(random() % 1000) / 1000);
+  return profile;
+}
+
+std::vector<uint32_t> random_uses(ModelShape shape, std::mt19937_64& random) {
+  std::vector<uint32_t> uses(std::size_t{shape.layers} * shape.experts);
+  for (uint32_t& count : uses) count = random() % 4 == 0 ? static_cast<uint32_t>(random() % 9) : 0;
+  return uses;
+}
+
+TEST_P(PolicyPropertyTest, KeepsEveryPromiseUnderRandomUse) {
+  const auto& [name, shape, slots, with_profile] = GetParam();
+  std::mt19937_64 random(slots + 1000 * shape.layers);
+  PolicyOptions options{.shape = shape, .slots = slots};
+  if (with_profile) options.profile = random_profile(shape, random);
+  auto policy = policy_of(name, options);
+  auto twin = policy_of(name, options);
+  const uint32_t usable = std::min(slots, shape.layers * shape.experts);
+  const auto quotas = policy->quotas();
+  EXPECT_EQ(std::accumulate(quotas.begin(), quotas.end(), 0U), usable);
+  EXPECT_EQ(*std::min_element(quotas.begin(), quotas.end()) > 0, slots >= shape.layers);
+  EXPECT_LE(*std::max_element(quotas.begin(), quotas.end()), shape.experts);
+
+  SlotWorld world(shape, slots);
+  for (int step = 0; step < 200; ++step) {
+    const auto uses = random_uses(shape, random);
+    const uint64_t tokens = random() % 20;
+    policy->observe(uses, tokens);
+    twin->observe(uses, tokens);
+    const auto budget = static_cast<uint32_t>(random() % 8);
+    const uint32_t free_before = world.count(SlotView::State::kFree) - (slots - usable);
+    const auto proposals = policy->propose(world.slots(), budget);
+    EXPECT_GE(proposals.size(), std::min(free_before, budget))
+        << "free slots are filled as far as the budget goes";
+    const auto again = twin->propose(world.slots(), budget);
+    ASSERT_TRUE(std::equal(
+        proposals.begin(), proposals.end(), again.begin(), again.end(),
+        [](const Proposal& a, const Proposal& b) { return a.slot == b.slot && a.incoming == b.incoming; }))
+        << "not deterministic";
+    ASSERT_NO_FATAL_FAILURE(world.begin(proposals, budget)) << "step " << step;
+    for (uint32_t layer = 0; layer < shape.layers; ++layer) ASSERT_LE(world.held_by(layer), quotas[layer]);
+    if (random() % 3 > 0) world.land_all();
+  }
+  world.land_all();
+  EXPECT_EQ(world.count(SlotView::State::kResident), usable);
+  for (uint32_t layer = 0; layer < shape.layers; ++layer) EXPECT_EQ(world.held_by(layer), quotas[layer]);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, PolicyPropertyTest,
+    testing::Combine(testing::Values("lfu-decay", "lru", "static"),
+                     testing::Values(ModelShape{1, 1}, ModelShape{3, 8}, ModelShape{7, 16}),
+                     testing::Values(0U, 1U, 2U, 13U, 24U, 111U, 112U, 150U), testing::Bool()));
+
+}  // namespace
+}  // namespace strata::residency
