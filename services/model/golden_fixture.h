@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
 #include <filesystem>
@@ -22,6 +23,15 @@ namespace json = boost::json;
 
 inline json::value read_index(const std::filesystem::path& folder) {
   return json::parse(tests::read_text(folder / "index.json"));
+}
+
+// The model file whose name contains `part`, of those that index.json lists.
+inline std::string gguf_name(const json::value& index, std::string_view part) {
+  for (const auto& entry : index.at("gguf").as_object()) {
+    if (std::string_view(entry.key()).find(part) != std::string_view::npos) return entry.key();
+  }
+  ADD_FAILURE() << "index.json lists no model " << part;
+  return {};
 }
 
 inline std::shared_ptr<const ModelWeights> load(const std::filesystem::path& path) {

@@ -19,15 +19,15 @@ struct SamplingParams {
   float frequency_penalty = 0.0f;
   uint32_t penalty_last_n = 64;  // how many of the last tokens repetition_penalty looks at; 0: all
   uint64_t seed = 0;
-  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
   bool logprobs = false;
   uint32_t top_logprobs = 0;
 };
 
 struct SampledToken {
   int32_t id = 0;
-  float logprob = 0;                           // log softmax of the unmodified logits, when asked for
-  std::vector<std::pair<int32_t, float>> top;  // (id, logprob), falling
+  float logprob = 0;                                // log softmax of the unmodified logits, when asked for
+  std::vector<std::pair<int32_t, float>> top = {};  // (id, logprob), falling
 };
 
 // position: of the token being chosen, counted from the start of the sequence. prompt_tokens and generated:

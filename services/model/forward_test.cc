@@ -1,0 +1,176 @@
+// What a window may do to its rows: nothing. Needs the tiny golden model, whose second form has quantized
+// weights.
+#include "services/model/forward.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "services/model/golden_fixture.h"
+
+namespace strata::model {
+namespace {
+
+using quant::Numerics;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kCapacity = 64;
+constexpr uint32_t kRowsMax = 48;
+
+std::vector<int32_t> some_tokens(uint32_t count, uint32_t seed) {
+  std::vector<int32_t> tokens(count);
+  for (uint32_t i = 0; i < count; ++i)
+    tokens[i] = static_cast<int32_t>((seed * 7919 + i * i * 31 + i * 101) % 456);
+  return tokens;
+}
+
+class ForwardTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const auto folder = tests::tiny_folder();
+    weights_ = golden::load(folder / golden::gguf_name(golden::read_index(folder), "-00001-of-"));
+  }
+  static void TearDownTestSuite() { weights_.reset(); }
+  void SetUp() override { ASSERT_NE(weights_, nullptr); }
+
+  std::vector<float> alone(std::span<const int32_t> tokens, uint32_t threads = 1) const {
+    return golden::Runner(*weights_, Numerics::kReproducible, kCapacity, kRowsMax, threads).run(tokens);
+  }
+  std::span<const float> row(std::span<const float> logits, std::size_t index) const {
+    return logits.subspan(index * weights_->config.vocab, weights_->config.vocab);
+  }
+
+  static std::shared_ptr<const ModelWeights> weights_;
+};
+std::shared_ptr<const ModelWeights> ForwardTest::weights_;
+
+// Three sequences at different positions, in windows of changing company.
+TEST_F(ForwardTest, ARowHasTheSameBitsWhateverSharesItsWindow) {
+  const std::vector<std::vector<int32_t>> tokens = {some_tokens(40, 1), some_tokens(29, 2),
+                                                    some_tokens(33, 3)};
+  Parallel parallel(1);
+  Forward forward(*weights_, Numerics::kReproducible, kRowsMax, parallel);
+  LocalExperts experts(*weights_, Numerics::kReproducible);
+  std::vector<SequenceState> states(tokens.size(), SequenceState(weights_->config, kCapacity));
+  std::vector<std::vector<float>> logits(tokens.size());
+  std::vector<std::size_t> next(tokens.size(), 0);
+  for (std::size_t window = 0;
+       next[0] < tokens[0].size() || next[1] < tokens[1].size() || next[2] < tokens[2].size(); ++window) {
+    std::vector<WindowRow> rows;
+    std::vector<std::size_t> owners;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const std::size_t s = (i + window) % tokens.size();  // another order each time
+      const std::size_t count = std::min((window * 3 + s * 5) % 7, tokens[s].size() - next[s]);
+      for (std::size_t j = 0; j < count; ++j) {
+        rows.push_back({.sequence = &states[s], .token = tokens[s][next[s]++], .want_logits = true});
+        owners.push_back(s);
+      }
+    }
+    std::vector<float> out(rows.size() * weights_->config.vocab);
+    ASSERT_TRUE(forward.run(rows, experts, out).ok());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto found = row(out, i);
+      logits[owners[i]].insert(logits[owners[i]].end(), found.begin(), found.end());
+    }
+  }
+  for (std::size_t s = 0; s < tokens.size(); ++s) {
+    EXPECT_EQ(logits[s], alone(tokens[s])) << "sequence " << s;
+    EXPECT_EQ(states[s].position(), tokens[s].size());
+  }
+}
+
+TEST_F(ForwardTest, AnyNumberOfThreadsGivesTheSameBits) {
+  const auto tokens = some_tokens(40, 4);
+  const auto expected = alone(tokens);
+  for (const uint32_t threads : {2u, 3u})
+    EXPECT_EQ(alone(tokens, threads), expected) << threads << " threads";
+}
+
+TEST_F(ForwardTest, AStateThatWasResetIsLikeNew) {
+  golden::Runner runner(*weights_, Numerics::kReproducible, kCapacity, kRowsMax);
+  runner.run(some_tokens(30, 5));
+  runner.state().reset();
+  const auto tokens = some_tokens(25, 6);
+  EXPECT_EQ(runner.run(tokens), alone(tokens));
+}
+
+TEST_F(ForwardTest, GivesLogitsOnlyForTheRowsThatWantThem) {
+  const auto tokens = some_tokens(12, 7);
+  const auto expected = alone(tokens);
+  Parallel parallel(1);
+  Forward forward(*weights_, Numerics::kReproducible, kRowsMax, parallel);
+  LocalExperts experts(*weights_, Numerics::kReproducible);
+  SequenceState state(weights_->config, kCapacity);
+  std::vector<WindowRow> rows;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    rows.push_back({.sequence = &state, .token = tokens[i], .want_logits = i == 3 || i == 11});
+  }
+  std::vector<float> out(2 * weights_->config.vocab);
+  ASSERT_TRUE(forward.run(rows, experts, out).ok());
+  EXPECT_TRUE(std::ranges::equal(row(out, 0), row(expected, 3)));
+  EXPECT_TRUE(std::ranges::equal(row(out, 1), row(expected, 11)));
+}
+
+TEST_F(ForwardTest, AFaultOfOneSequenceIsReportedAndStaysThere) {
+  const auto tokens = some_tokens(6, 8);
+  const auto expected = alone(tokens);
+  Parallel parallel(1);
+  Forward forward(*weights_, Numerics::kReproducible, kRowsMax, parallel);
+  LocalExperts experts(*weights_, Numerics::kReproducible);
+  SequenceState sound(weights_->config, kCapacity), broken(weights_->config, kCapacity);
+  broken.delta[0].s[5] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<WindowRow> rows;
+  for (const int32_t token : tokens)
+    rows.push_back({.sequence = &sound, .token = token, .want_logits = true});
+  for (const int32_t token : tokens)
+    rows.push_back({.sequence = &broken, .token = token, .want_logits = token == tokens[2]});
+  std::vector<float> out(rows.size() * weights_->config.vocab);
+  int32_t bad_row = -1;
+  ASSERT_TRUE(forward.run(rows, experts, out, &bad_row).ok());
+  EXPECT_EQ(bad_row, 8);
+  EXPECT_TRUE(std::ranges::equal(std::span<const float>(out).first(expected.size()), expected));
+}
+
+TEST_F(ForwardTest, RefusesBadRowsBeforeAnythingChanges) {
+  Parallel parallel(1);
+  Forward forward(*weights_, Numerics::kReproducible, kRowsMax, parallel);
+  LocalExperts experts(*weights_, Numerics::kReproducible);
+  SequenceState a(weights_->config, 4), b(weights_->config, 4);
+  const auto run = [&](const std::vector<WindowRow>& rows, std::size_t logits = 0) {
+    std::vector<float> out(logits);
+    return forward.run(rows, experts, out);
+  };
+  const int32_t vocab = static_cast<int32_t>(weights_->config.vocab);
+  EXPECT_EQ(run({{.sequence = nullptr}}).code(), Code::kInvalidArgument);
+  EXPECT_EQ(run({{.sequence = &a, .token = -1}}).code(), Code::kInvalidArgument);
+  EXPECT_THAT(run({{.sequence = &a, .token = vocab}}).message(), HasSubstr("vocabulary"));
+  EXPECT_THAT(run({{.sequence = &a}, {.sequence = &b}, {.sequence = &a}}).message(),
+              HasSubstr("consecutive"));
+  EXPECT_EQ(run(std::vector<WindowRow>(kRowsMax + 1, {.sequence = &a})).code(), Code::kInvalidArgument);
+  EXPECT_THAT(run({{.sequence = &a, .token = 1, .want_logits = true}}).message(), HasSubstr("logits"));
+  const Status full = run(std::vector<WindowRow>(5, {.sequence = &a, .token = 1}));
+  EXPECT_EQ(full.code(), Code::kOutOfRange);
+  EXPECT_THAT(full.message(), HasSubstr("room for 4 tokens"));
+  EXPECT_EQ(a.position(), 0u);
+  EXPECT_EQ(a.delta[0].s, b.delta[0].s);
+
+  EXPECT_TRUE(run(std::vector<WindowRow>(4, {.sequence = &a, .token = 1})).ok())
+      << "the last place can be used";
+  EXPECT_EQ(run({{.sequence = &a, .token = 1}}).code(), Code::kOutOfRange);
+  EXPECT_TRUE(run({}).ok());
+}
+
+TEST_F(ForwardTest, TellsWhereTheTimeWent) {
+  golden::Runner runner(*weights_, Numerics::kReproducible, kCapacity, kRowsMax);
+  runner.run(some_tokens(4, 9));
+  const PhaseSeconds spent = runner.forward().take_phases();
+  for (const double seconds : {spent.mixers, spent.attention, spent.delta_net, spent.ngram, spent.route,
+                               spent.experts, spent.head}) {
+    EXPECT_GT(seconds, 0);
+  }
+  EXPECT_EQ(runner.forward().take_phases().experts, 0);
+}
+
+}  // namespace
+}  // namespace strata::model
