@@ -1,0 +1,90 @@
+#include "gpu-worker/engine_probe.h"
+
+#include <string>
+#include <utility>
+
+namespace strata::gpu_worker {
+
+namespace {
+
+constexpr std::chrono::milliseconds kUpdateEvery{100};
+
+prometheus::Histogram& chunk_histogram(obs::Metrics& metrics) {
+  return metrics.histogram("strata_prefill_chunk_tokens",
+                           "Prompt tokens read in one window; small chunks are slow per token.",
+                           std::vector<double>(kChunkBounds.begin(), kChunkBounds.end()));
+}
+
+}  // namespace
+
+EngineProbe::EngineProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics& metrics,
+                         const MemoryPlan& plan, double load_seconds, EngineProbeSources sources)
+    : Actor(std::move(executor)),
+      sources_(sources),
+      chunk_tokens_(chunk_histogram(metrics)),
+      chunk_buckets_seen_(kChunkBounds.size() + 1),
+      slots_used_(metrics.gauge("strata_expert_slots_used", "Arena slots whose expert is published.")),
+      residency_epoch_(
+          metrics.gauge("strata_residency_epoch", "Grows when the placement of experts changes.")) {
+  const LoopCounters& loop = *sources_.loop;
+  follow(metrics.counter("strata_decode_windows_total", "Windows that committed generated tokens."),
+         loop.decode_windows);
+  follow(metrics.counter("strata_prefill_seconds_total", "Time of windows spent on prompts."),
+         loop.prefill_ns, 1e-9);
+  follow(metrics.counter("strata_decode_seconds_total", "Time of windows spent on generated tokens."),
+         loop.decode_ns, 1e-9);
+  for (std::size_t index = 0; index < kStages; ++index) {
+    follow(metrics.counter("strata_decode_stage_seconds_total", "Where the time of decoding goes.",
+                           {{"stage", std::string(kStageNames[index])}}),
+           loop.stage_ns[index], 1e-9);
+  }
+
+  const std::string uses = "strata_expert_uses_total";
+  const std::string uses_help =
+      "Routed expert uses by where they were computed; cpu: the expert was not resident.";
+  follow(metrics.counter(uses, uses_help, {{"served_by", "vram"}}), sources_.dispatch->hits);
+  follow(metrics.counter(uses, uses_help, {{"served_by", "cpu"}}), sources_.dispatch->misses);
+  metrics.counter(uses, uses_help, {{"served_by", "pcie_copy"}});  // this device has neither
+  metrics.counter(uses, uses_help, {{"served_by", "disk"}});
+
+  metrics.gauge("strata_expert_slots", "Arena slots over all layers.").Set(plan.slots);
+  metrics.gauge("strata_expert_cache_bytes", "Size of the arena.")
+      .Set(static_cast<double>(plan.item("arena").bytes));
+  metrics.gauge("strata_model_load_seconds", "From process start to ready.").Set(load_seconds);
+  const std::string host_help = "Host memory planned, by use.";
+  for (const PlanItem& item : plan.items) {
+    metrics.gauge("strata_host_bytes", host_help, {{"use", item.use}}).Set(static_cast<double>(item.bytes));
+  }
+  for (const char* unused : {"conv", "kv_stream"})
+    metrics.gauge("strata_host_bytes", host_help, {{"use", unused}});
+}
+
+void EngineProbe::follow(prometheus::Counter& counter, const std::atomic<uint64_t>& source, double unit) {
+  followers_.push_back({&counter, &source, unit});
+}
+
+void EngineProbe::on(Update) {
+  for (Follower& follower : followers_) {
+    uint64_t now = follower.source->load(std::memory_order_relaxed);
+    follower.counter->Increment(static_cast<double>(now - std::exchange(follower.seen, now)) * follower.unit);
+  }
+  carry_chunks();
+  slots_used_.Set(sources_.residents->slots_used());
+  residency_epoch_.Set(static_cast<double>(sources_.residents->residency_epoch()));
+  std::shared_ptr<EngineProbe> self = std::static_pointer_cast<EngineProbe>(shared_from_this());
+  actor::tell_after(self, kUpdateEvery, Update{});
+}
+
+void EngineProbe::carry_chunks() {
+  const LoopCounters& loop = *sources_.loop;
+  std::vector<double> increments;
+  for (std::size_t index = 0; index < loop.chunk_buckets.size(); ++index) {
+    uint64_t now = loop.chunk_buckets[index].load(std::memory_order_relaxed);
+    increments.push_back(static_cast<double>(now - std::exchange(chunk_buckets_seen_[index], now)));
+  }
+  uint64_t tokens = loop.chunk_tokens.load(std::memory_order_relaxed);
+  chunk_tokens_.ObserveMultiple(increments,
+                                static_cast<double>(tokens - std::exchange(chunk_tokens_seen_, tokens)));
+}
+
+}  // namespace strata::gpu_worker

@@ -1,0 +1,54 @@
+#pragma once
+// The gpu-worker's metrics (spec: metrics). Everything comes from counters that the window loop keeps in
+// atomics; a timer carries them over, so that a scrape never touches the loop.
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "gpu-worker/expert_dispatch.h"
+#include "gpu-worker/loop_counters.h"
+#include "gpu-worker/plan.h"
+#include "gpu-worker/resident_table.h"
+#include "services/actor/actor.h"
+#include "services/obs/metrics.h"
+
+namespace strata::gpu_worker {
+
+struct EngineProbeSources {  // all outlive the probe
+  const LoopCounters* loop = nullptr;
+  const DispatchCounters* dispatch = nullptr;
+  const ResidentTable* residents = nullptr;
+};
+
+class EngineProbe final : public actor::Actor {
+ public:
+  struct Update {};
+
+  EngineProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics& metrics, const MemoryPlan& plan,
+              double load_seconds, EngineProbeSources sources);
+
+  // Carries the counters over, and again after a while.
+  void on(Update);
+
+ private:
+  // A metric that follows a counter which only grows.
+  struct Follower {
+    prometheus::Counter* counter;
+    const std::atomic<uint64_t>* source;
+    double unit;  // of one count: 1, or 1e-9 for nanoseconds
+    uint64_t seen = 0;
+  };
+  void follow(prometheus::Counter& counter, const std::atomic<uint64_t>& source, double unit = 1);
+  void carry_chunks();
+
+  EngineProbeSources sources_;
+  std::vector<Follower> followers_;
+  prometheus::Histogram& chunk_tokens_;
+  std::vector<uint64_t> chunk_buckets_seen_;
+  uint64_t chunk_tokens_seen_ = 0;
+  prometheus::Gauge& slots_used_;
+  prometheus::Gauge& residency_epoch_;
+};
+
+}  // namespace strata::gpu_worker

@@ -1,0 +1,112 @@
+#include "gpu-worker/generate_request.h"
+
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "services/base/limits.h"
+
+namespace strata::gpu_worker {
+
+namespace {
+
+Result<std::vector<int32_t>> read_tokens(std::string_view field,
+                                         const google::protobuf::RepeatedField<int32_t>& tokens,
+                                         uint32_t vocab) {
+  for (int index = 0; index < tokens.size(); ++index) {
+    int32_t token = tokens.Get(index);
+    if (token < 0 || static_cast<uint32_t>(token) >= vocab) {
+      return fail(Code::kInvalidArgument, "{}[{}]: token {} is not in the vocabulary of {}", field, index,
+                  token, vocab);
+    }
+  }
+  return std::vector<int32_t>(tokens.begin(), tokens.end());
+}
+
+struct Range {
+  float min, max;
+  bool above_min = false;  // the minimum itself is excluded
+};
+
+Status check_range(std::string_view field, float value, Range range) {
+  bool in_range = std::isfinite(value) && value <= range.max &&
+                  (range.above_min ? value > range.min : value >= range.min);
+  if (in_range) return {};
+  return fail(Code::kInvalidArgument, "sampling.{}: {} is not {} {} and at most {}", field, value,
+              range.above_min ? "above" : "at least", range.min, range.max);
+}
+
+Result<model::SamplingParams> read_sampling(const v1::Sampling& sampling, uint32_t vocab) {
+  constexpr float kAny = 1e6f;
+  TRY_OK(check_range("temperature", sampling.temperature(), {0, kAny}));
+  TRY_OK(check_range("top_p", sampling.top_p(), {0, 1, true}));
+  TRY_OK(check_range("min_p", sampling.min_p(), {0, 1}));
+  TRY_OK(check_range("repetition_penalty", sampling.repetition_penalty(), {0, kAny, true}));
+  TRY_OK(check_range("presence_penalty", sampling.presence_penalty(), {-kAny, kAny}));
+  TRY_OK(check_range("frequency_penalty", sampling.frequency_penalty(), {-kAny, kAny}));
+  if (sampling.top_logprobs() > kTopLogprobsMax) {
+    return fail(Code::kInvalidArgument, "sampling.top_logprobs: {} is more than {}", sampling.top_logprobs(),
+                kTopLogprobsMax);
+  }
+  model::SamplingParams params{.temperature = sampling.temperature(),
+                               .top_k = sampling.top_k(),
+                               .top_p = sampling.top_p(),
+                               .min_p = sampling.min_p(),
+                               .repetition_penalty = sampling.repetition_penalty(),
+                               .presence_penalty = sampling.presence_penalty(),
+                               .frequency_penalty = sampling.frequency_penalty(),
+                               .penalty_last_n = sampling.penalty_last_n(),
+                               .seed = sampling.seed(),
+                               .logit_bias = {},
+                               .logprobs = sampling.logprobs(),
+                               .top_logprobs = sampling.top_logprobs()};
+  for (const v1::LogitBias& bias : sampling.logit_bias()) {
+    if (bias.token() < 0 || static_cast<uint32_t>(bias.token()) >= vocab) {
+      return fail(Code::kInvalidArgument, "sampling.logit_bias: token {} is not in the vocabulary of {}",
+                  bias.token(), vocab);
+    }
+    // Minus infinity forbids a token; plus infinity or NaN would leave nothing to choose from.
+    if (std::isnan(bias.bias()) || bias.bias() > kAny) {
+      return fail(Code::kInvalidArgument, "sampling.logit_bias: {} for token {} is not a number up to {}",
+                  bias.bias(), bias.token(), kAny);
+    }
+    params.logit_bias.emplace_back(bias.token(), bias.bias());
+  }
+  return params;
+}
+
+}  // namespace
+
+Result<GenerationRequest> read_generate_request(const v1::GenerateRequest& request,
+                                                const RequestLimits& limits) {
+  GenerationRequest read{.request_id = request.request_id(),
+                         .prompt = {},
+                         .generated = {},
+                         .sampling = {},
+                         .max_tokens = request.max_tokens(),
+                         .end_tokens = {}};
+  TRY(read.prompt, read_tokens("prompt_tokens", request.prompt_tokens(), limits.vocab));
+  TRY(read.generated, read_tokens("generated_tokens", request.generated_tokens(), limits.vocab));
+  TRY(read.end_tokens, read_tokens("end_tokens", request.end_tokens(), limits.vocab));
+  if (read.prompt.empty())
+    return fail(Code::kInvalidArgument, "prompt_tokens: a prompt has at least one token");
+  if (read.max_tokens == 0)
+    return fail(Code::kInvalidArgument, "max_tokens: an answer has at least one token");
+  if (read.prompt.size() >= limits.context_tokens) {
+    return fail(Code::kOutOfRange,
+                "the prompt of {} tokens leaves no room for an answer in the context of {} tokens",
+                read.prompt.size(), limits.context_tokens);
+  }
+  if (read.prompt.size() + read.generated.size() > limits.context_tokens) {
+    return fail(Code::kOutOfRange, "prompt and answer of {} tokens do not fit the context of {} tokens",
+                read.prompt.size() + read.generated.size(), limits.context_tokens);
+  }
+  if (request.has_sampling()) {
+    TRY(read.sampling, read_sampling(request.sampling(), limits.vocab));
+  } else {
+    read.sampling.temperature = 0;
+  }
+  return read;
+}
+
+}  // namespace strata::gpu_worker

@@ -1,0 +1,119 @@
+#include "gpu-worker/generate_request.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace strata::gpu_worker {
+namespace {
+
+constexpr RequestLimits kLimits{.vocab = 100, .context_tokens = 10};
+
+v1::GenerateRequest good() {
+  v1::GenerateRequest request;
+  request.set_request_id("r1");
+  for (int32_t token : {5, 6, 99}) request.add_prompt_tokens(token);
+  request.set_max_tokens(4);
+  request.add_end_tokens(2);
+  return request;
+}
+
+v1::Sampling& sampling_of(v1::GenerateRequest& request) {
+  v1::Sampling& sampling = *request.mutable_sampling();
+  sampling.set_temperature(0.5f);
+  sampling.set_top_p(1);
+  sampling.set_repetition_penalty(1);
+  return sampling;
+}
+
+// The code, and the field that the message begins with.
+void expect_refused(const v1::GenerateRequest& request, Code code, const std::string& begins) {
+  auto read = read_generate_request(request, kLimits);
+  ASSERT_FALSE(read) << begins;
+  EXPECT_EQ(read.error().code(), code) << read.error().message();
+  EXPECT_EQ(read.error().message().substr(0, begins.size()), begins);
+}
+
+TEST(GenerateRequest, IsTakenAsItIs) {
+  v1::GenerateRequest request = good();
+  v1::Sampling& sampling = sampling_of(request);
+  sampling.set_top_k(7);
+  sampling.set_seed(11);
+  sampling.set_logprobs(true);
+  sampling.set_top_logprobs(3);
+  v1::LogitBias& bias = *sampling.add_logit_bias();
+  bias.set_token(4);
+  bias.set_bias(-INFINITY);
+  auto read = read_generate_request(request, kLimits);
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(read->prompt, (std::vector<int32_t>{5, 6, 99}));
+  EXPECT_EQ(read->max_tokens, 4u);
+  EXPECT_EQ(read->end_tokens, std::vector<int32_t>{2});
+  EXPECT_EQ(read->sampling.temperature, 0.5f);
+  EXPECT_EQ(read->sampling.top_k, 7u);
+  EXPECT_EQ(read->sampling.seed, 11u);
+  EXPECT_EQ(read->sampling.top_logprobs, 3u);
+  EXPECT_EQ(read->sampling.logit_bias.size(), 1u);
+}
+
+TEST(GenerateRequest, WithoutSamplingIsGreedy) {
+  auto read = read_generate_request(good(), kLimits);
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(read->sampling.temperature, 0);
+}
+
+TEST(GenerateRequest, NamesATokenThatDoesNotExist) {
+  v1::GenerateRequest request = good();
+  request.set_prompt_tokens(1, 100);
+  expect_refused(request, Code::kInvalidArgument, "prompt_tokens[1]: token 100");
+  request = good();
+  request.add_generated_tokens(-1);
+  expect_refused(request, Code::kInvalidArgument, "generated_tokens[0]: token -1");
+  request = good();
+  request.add_end_tokens(1 << 30);
+  expect_refused(request, Code::kInvalidArgument, "end_tokens[1]");
+}
+
+TEST(GenerateRequest, NeedsAPromptAndRoomForAnAnswer) {
+  v1::GenerateRequest request = good();
+  request.clear_prompt_tokens();
+  expect_refused(request, Code::kInvalidArgument, "prompt_tokens: ");
+  request = good();
+  request.set_max_tokens(0);
+  expect_refused(request, Code::kInvalidArgument, "max_tokens: ");
+  request = good();
+  while (request.prompt_tokens_size() < 10) request.add_prompt_tokens(1);
+  expect_refused(request, Code::kOutOfRange,
+                 "the prompt of 10 tokens leaves no room for an answer in the context of 10 tokens");
+  request = good();
+  while (request.generated_tokens_size() < 8) request.add_generated_tokens(1);
+  expect_refused(request, Code::kOutOfRange,
+                 "prompt and answer of 11 tokens do not fit the context of 10 tokens");
+}
+
+TEST(GenerateRequest, NamesASamplingFieldThatIsOutOfRange) {
+  struct Case {
+    const char* begins;
+    void (*spoil)(v1::Sampling&);
+  };
+  for (const Case& each : {
+           Case{"sampling.temperature", [](v1::Sampling& s) { s.set_temperature(-0.1f); }},
+           Case{"sampling.temperature", [](v1::Sampling& s) { s.set_temperature(NAN); }},
+           Case{"sampling.top_p", [](v1::Sampling& s) { s.set_top_p(0); }},
+           Case{"sampling.top_p", [](v1::Sampling& s) { s.set_top_p(1.5f); }},
+           Case{"sampling.min_p", [](v1::Sampling& s) { s.set_min_p(-1); }},
+           Case{"sampling.repetition_penalty", [](v1::Sampling& s) { s.set_repetition_penalty(0); }},
+           Case{"sampling.presence_penalty", [](v1::Sampling& s) { s.set_presence_penalty(INFINITY); }},
+           Case{"sampling.frequency_penalty", [](v1::Sampling& s) { s.set_frequency_penalty(NAN); }},
+           Case{"sampling.top_logprobs", [](v1::Sampling& s) { s.set_top_logprobs(21); }},
+           Case{"sampling.logit_bias", [](v1::Sampling& s) { s.add_logit_bias()->set_token(100); }},
+           Case{"sampling.logit_bias", [](v1::Sampling& s) { s.add_logit_bias()->set_bias(INFINITY); }},
+       }) {
+    v1::GenerateRequest request = good();
+    each.spoil(sampling_of(request));
+    expect_refused(request, Code::kInvalidArgument, each.begins);
+  }
+}
+
+}  // namespace
+}  // namespace strata::gpu_worker

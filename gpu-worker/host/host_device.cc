@@ -1,0 +1,203 @@
+#include "gpu-worker/host/host_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "services/base/check.h"
+#include "services/shm/arena.h"
+#include "services/sys/cpus.h"
+
+namespace strata::gpu_worker {
+
+namespace {
+
+std::vector<uint32_t> experts_per_layer(const model::ModelWeights& weights) {
+  std::vector<uint32_t> counts;
+  for (const model::LayerWeights& layer : weights.layers) counts.push_back(layer.moe.experts.count);
+  return counts;
+}
+
+// A head that has lost its numbers shows it as NaN or infinity, or as one value everywhere.
+bool usable(std::span<const float> logits) {
+  bool differ = logits.size() == 1;
+  for (float logit : logits) {
+    if (!std::isfinite(logit)) return false;
+    differ = differ || logit != logits[0];
+  }
+  return differ;
+}
+
+}  // namespace
+
+// Notes where the forward pass is, for the watchdog, on the way to the dispatch.
+class HostDevice::TracedExperts final : public model::MoeExecutor {
+ public:
+  explicit TracedExperts(ExpertDispatch& dispatch) : dispatch_(dispatch) {}
+
+  void begin(const model::RoutedLayer& routed) override {
+    layer.store(routed.layer, std::memory_order_relaxed);
+    doing.store("dispatching experts", std::memory_order_relaxed);
+    dispatch_.begin(routed);
+    doing.store("shared expert", std::memory_order_relaxed);
+  }
+  std::span<const float* const> finish() override {
+    doing.store("computing hits and waiting for the expert workers", std::memory_order_relaxed);
+    auto parts = dispatch_.finish();
+    doing.store("dense part after the experts", std::memory_order_relaxed);
+    return parts;
+  }
+
+  std::atomic<uint32_t> layer{0};
+  std::atomic<const char*> doing{"idle"};  // string literals only
+
+ private:
+  ExpertDispatch& dispatch_;
+};
+
+uint32_t host_threads(uint32_t configured) {
+  if (configured > 0) return configured;
+  return std::max<uint32_t>(1, static_cast<uint32_t>(sys::allowed_cpus().size()));
+}
+
+Result<std::unique_ptr<HostDevice>> HostDevice::create(const HostDeviceOptions& options) {
+  const MemoryPlan& plan = options.plan;
+  uint64_t instance = shm::random_instance_id();
+  auto name = [&](std::string_view what) { return shm::segment_name(options.run_id, what, instance); };
+  auto layers = static_cast<uint32_t>(options.weights->layers.size());
+  TRY(auto arena, shm::Segment::create(name("arena"), shm::SegmentKind::kArena, shm::kArenaLayoutVersion,
+                                       shm::arena_bytes(plan.slots, plan.slot_bytes)));
+  TRY(auto table, shm::ResidencyTable::create(name("residency"), plan.slots, layers, plan.slot_bytes));
+  std::vector<uint32_t> counts = experts_per_layer(*options.weights);
+  TRY(auto usage,
+      shm::UsageBoard::create(name("usage"), layers, *std::max_element(counts.begin(), counts.end())));
+  return std::unique_ptr<HostDevice>(
+      new HostDevice(options, std::move(arena), std::move(table), std::move(usage)));
+}
+
+HostDevice::HostDevice(const HostDeviceOptions& options, shm::Segment arena, shm::ResidencyTable table,
+                       shm::UsageBoard usage)
+    : options_(options),
+      arena_(std::move(arena)),
+      usage_(std::move(usage)),
+      residents_({.table = std::move(table),
+                  .slots = shm::arena_slots(arena_),
+                  .slot_bytes = options.plan.slot_bytes,
+                  .experts_per_layer = experts_per_layer(*options.weights)}),
+      parallel_(options.threads),
+      dispatch_({.weights = options.weights,
+                 .numerics = options.numerics,
+                 .residents = &residents_,
+                 .workers = options.workers,
+                 .usage = &usage_,
+                 .parallel = &parallel_,
+                 .tokens_max = options.plan.window_rows_max}),
+      experts_(std::make_unique<TracedExperts>(dispatch_)),
+      forward_(*options.weights, options.numerics, options.plan.window_rows_max, parallel_),
+      sampler_(options.weights->config.vocab),
+      pool_(options.plan.sequences),
+      logits_(std::size_t{options.plan.sequences} * options.weights->config.vocab) {
+  for (Pooled& pooled : pool_) {
+    pooled.state =
+        std::make_unique<model::SequenceState>(options.weights->config, options.plan.context_tokens);
+  }
+  rows_.reserve(options.plan.window_rows_max);
+  row_is_prompt_.reserve(options.plan.window_rows_max);
+}
+
+HostDevice::~HostDevice() = default;
+
+Result<SequenceId> HostDevice::open_sequence() {
+  for (uint32_t index = 0; index < pool_.size(); ++index) {
+    Pooled& pooled = pool_[index];
+    if (pooled.open) continue;
+    pooled.open = true;
+    pooled.state->reset();
+    return SequenceId{index, ++pooled.generation};
+  }
+  return fail(Code::kResourceExhausted, "all {} sequences are running (engine.sequences)", pool_.size());
+}
+
+void HostDevice::close_sequence(SequenceId id) {
+  state_of(id);  // checks it
+  pool_[id.index].open = false;
+}
+
+model::SequenceState& HostDevice::state_of(SequenceId id) {
+  CHECK(id.index < pool_.size(), "sequence {}", id.index);
+  Pooled& pooled = pool_[id.index];
+  CHECK(pooled.open && pooled.generation == id.generation, "sequence {} generation {}, now {}", id.index,
+        id.generation, pooled.generation);
+  return *pooled.state;
+}
+
+Status HostDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) {
+  choices.clear();
+  rows_.clear();
+  row_is_prompt_.clear();
+  std::size_t wanted = 0;
+  for (const DeviceRow& row : rows) {
+    bool wants = row.sample.params != nullptr;
+    rows_.push_back({.sequence = &state_of(row.sequence), .token = row.token, .want_logits = wants});
+    row_is_prompt_.push_back(row.is_prompt ? 1 : 0);
+    wanted += wants ? 1 : 0;
+  }
+  CHECK(wanted <= options_.plan.sequences, "{} rows want a token", wanted);
+  experts_->layer.store(0, std::memory_order_relaxed);
+  experts_->doing.store("dense part before the experts", std::memory_order_relaxed);
+  dispatch_.begin_window(row_is_prompt_);
+  std::span<float> logits = std::span<float>(logits_).first(wanted * options_.weights->config.vocab);
+  TRY_OK(forward_.run(rows_, *experts_, logits));
+  experts_->doing.store("sampling", std::memory_order_relaxed);
+  choose(rows, choices);
+  return {};
+}
+
+void HostDevice::choose(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) {
+  auto begin = std::chrono::steady_clock::now();
+  std::size_t vocab = options_.weights->config.vocab;
+  for (uint32_t index = 0; index < rows.size(); ++index) {
+    const SampleRequest& request = rows[index].sample;
+    if (request.params == nullptr) continue;
+    std::span<const float> logits = std::span<const float>(logits_).subspan(choices.size() * vocab, vocab);
+    RowChoice& choice = choices.emplace_back(RowChoice{.row = index, .usable = usable(logits), .token = {}});
+    if (choice.usable) {
+      choice.token =
+          sampler_.sample(logits, *request.params, request.position, request.prompt, request.generated);
+    }
+  }
+  commit_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+StageSeconds HostDevice::take_stages() {
+  model::PhaseSeconds phases = forward_.take_phases();
+  uint64_t wait_us = dispatch_.counters().wait_us.load(std::memory_order_relaxed);
+  double waited = static_cast<double>(wait_us - std::exchange(wait_us_taken_, wait_us)) * 1e-6;
+  StageSeconds seconds{};
+  stage(seconds, Stage::kRoute) = phases.route;
+  stage(seconds, Stage::kVramExperts) = std::max(0.0, phases.experts - waited);  // hits and the shared expert
+  stage(seconds, Stage::kCpuWait) = waited;
+  stage(seconds, Stage::kAttention) = phases.attention;
+  stage(seconds, Stage::kHead) = phases.head;
+  stage(seconds, Stage::kCommit) = std::exchange(commit_seconds_, 0.0);
+  stage(seconds, Stage::kMixers) = phases.mixers;
+  stage(seconds, Stage::kDeltaNet) = phases.delta_net;
+  stage(seconds, Stage::kNgram) = phases.ngram;
+  return seconds;
+}
+
+ArenaHandle HostDevice::arena() const {
+  return {.segment = arena_.name(),
+          .bytes = arena_.bytes(),
+          .instance_id = arena_.instance_id(),
+          .slot_count = options_.plan.slots,
+          .slot_bytes = options_.plan.slot_bytes};
+}
+
+std::string HostDevice::activity() const {
+  return fmt::format("host device: layer {} of {}: {}", experts_->layer.load(std::memory_order_relaxed),
+                     options_.weights->layers.size(), experts_->doing.load(std::memory_order_relaxed));
+}
+
+}  // namespace strata::gpu_worker

@@ -1,0 +1,84 @@
+#pragma once
+// The `host` device: the model's reference forward pass on CPU threads, the arena in shared memory. All
+// memory of the plan is taken in create(). Prompt and generated tokens take the same path here, so that they
+// agree to the bit.
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu-worker/device.h"
+#include "gpu-worker/expert_dispatch.h"
+#include "gpu-worker/expert_workers.h"
+#include "gpu-worker/plan.h"
+#include "gpu-worker/resident_table.h"
+#include "services/model/forward.h"
+#include "services/model/model_weights.h"
+
+namespace strata::gpu_worker {
+
+struct HostDeviceOptions {
+  const model::ModelWeights* weights = nullptr;  // outlives the device
+  MemoryPlan plan;
+  quant::Numerics numerics = quant::Numerics::kReproducible;
+  uint32_t threads = 1;
+  std::string run_id;                // for segment names
+  ExpertWorkers* workers = nullptr;  // outlives the device
+};
+
+// device.threads, or one per physical core this process may use.
+uint32_t host_threads(uint32_t configured);
+
+class HostDevice final : public Device {
+ public:
+  // kResourceExhausted: shared memory is short.
+  static Result<std::unique_ptr<HostDevice>> create(const HostDeviceOptions& options);
+  ~HostDevice() override;
+
+  std::string_view type() const override { return "host"; }
+  Result<SequenceId> open_sequence() override;
+  void close_sequence(SequenceId id) override;
+  Status run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) override;
+  StageSeconds take_stages() override;
+  ArenaHandle arena() const override;
+  ResidentTable& residents() override { return residents_; }
+  const shm::UsageBoard& usage() const override { return usage_; }
+  std::string activity() const override;
+
+  const DispatchCounters& dispatch_counters() const { return dispatch_.counters(); }
+
+ private:
+  class TracedExperts;
+  struct Pooled {
+    std::unique_ptr<model::SequenceState> state;
+    uint32_t generation = 0;
+    bool open = false;
+  };
+
+  HostDevice(const HostDeviceOptions& options, shm::Segment arena, shm::ResidencyTable table,
+             shm::UsageBoard usage);
+  model::SequenceState& state_of(SequenceId id);
+  void choose(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices);
+
+  HostDeviceOptions options_;
+  shm::Segment arena_;
+  shm::UsageBoard usage_;
+  ResidentTable residents_;
+  model::Parallel parallel_;
+  ExpertDispatch dispatch_;
+  std::unique_ptr<TracedExperts> experts_;
+  model::Forward forward_;
+  model::Sampler sampler_;
+  std::vector<Pooled> pool_;
+
+  // One window; memory is kept.
+  std::vector<model::WindowRow> rows_;
+  std::vector<uint8_t> row_is_prompt_;
+  std::vector<float> logits_;  // (sequences, V)
+
+  double commit_seconds_ = 0;
+  uint64_t wait_us_taken_ = 0;
+};
+
+}  // namespace strata::gpu_worker
