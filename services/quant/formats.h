@@ -2,7 +2,10 @@
 // Every weight type, one small struct each; the list at the end is the registry. Layouts follow the GGUF
 // block formats, the meaning of the parts docs/numerics.md. A quantized type says:
 //
-//   values(block, k)    the 32 signed integers of unit k of a block
+//   values(block, k)    the 32 integers of unit k of a block; unless kSigned, they are 0..63 and kOffset more
+//   than the weights
+//                       (products of unsigned bytes are cheaper, and kOffset times the sum of the activations
+//                       is exact)
 //   Factor              where the block's float factor d_w is, and how it is written
 //   kScaleGroup         0: none; 32 or 16: values sharing an integer scale, from scales(block)
 //   Minimum             NoMinimum, or the float factor of the minimum; then kIntegerMinimum says whether it
@@ -57,6 +60,8 @@ struct QuantizedFormat {
   static constexpr int kBlockValues = values;
   static constexpr int kBlockBytes = bytes;
   static constexpr int kUnits = values / 32;
+  static constexpr bool kSigned = false;
+  static constexpr int kOffset = 0;
   static constexpr int kScaleGroup = 0;
   static constexpr bool kFactorPer16 = false;  // the float factor changes every 16 values
   static constexpr bool kIntegerMinimum = false;
@@ -70,8 +75,9 @@ inline constexpr int8_t kFp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3
 // ---- blocks of 32
 
 struct Q4_0 : QuantizedFormat<TensorType::kQ4_0, 32, 18> {
+  static constexpr int kOffset = 8;
   using Factor = HalfAt<0>;
-  static Bytes32 values(const uint8_t* b, int) { return minus(nibbles(b + 2), 8); }
+  static Bytes32 values(const uint8_t* b, int) { return nibbles(b + 2); }
 };
 struct Q4_1 : QuantizedFormat<TensorType::kQ4_1, 32, 20> {
   using Factor = HalfAt<0>;
@@ -79,10 +85,9 @@ struct Q4_1 : QuantizedFormat<TensorType::kQ4_1, 32, 20> {
   static Bytes32 values(const uint8_t* b, int) { return nibbles(b + 4); }
 };
 struct Q5_0 : QuantizedFormat<TensorType::kQ5_0, 32, 22> {
+  static constexpr int kOffset = 16;
   using Factor = HalfAt<0>;
-  static Bytes32 values(const uint8_t* b, int) {
-    return minus(either(nibbles(b + 6), spread(load_u32(b + 2), 16)), 16);
-  }
+  static Bytes32 values(const uint8_t* b, int) { return either(nibbles(b + 6), spread(load_u32(b + 2), 16)); }
 };
 struct Q5_1 : QuantizedFormat<TensorType::kQ5_1, 32, 24> {
   using Factor = HalfAt<0>;
@@ -90,14 +95,17 @@ struct Q5_1 : QuantizedFormat<TensorType::kQ5_1, 32, 24> {
   static Bytes32 values(const uint8_t* b, int) { return either(nibbles(b + 8), spread(load_u32(b + 4), 16)); }
 };
 struct Q8_0 : QuantizedFormat<TensorType::kQ8_0, 32, 34> {
+  static constexpr bool kSigned = true;
   using Factor = HalfAt<0>;
   static Bytes32 values(const uint8_t* b, int) { return load32(b + 2); }
 };
 struct IQ4_NL : QuantizedFormat<TensorType::kIQ4_NL, 32, 18> {
+  static constexpr bool kSigned = true;
   using Factor = HalfAt<0>;
   static Bytes32 values(const uint8_t* b, int) { return lookup(kIq4Values, nibbles(b + 2)); }
 };
 struct MXFP4 : QuantizedFormat<TensorType::kMXFP4, 32, 17> {
+  static constexpr bool kSigned = true;
   using Factor = ByteFactor<e8m0_to_float>;
   static Bytes32 values(const uint8_t* b, int) { return lookup(kFp4Values, nibbles(b + 1)); }
 };
@@ -105,14 +113,12 @@ struct MXFP4 : QuantizedFormat<TensorType::kMXFP4, 32, 17> {
 // ---- blocks of 64
 
 struct Q2_0 : QuantizedFormat<TensorType::kQ2_0, 64, 18> {
+  static constexpr int kOffset = 1;
   using Factor = HalfAt<0>;
-  static Bytes32 values(const uint8_t* b, int k) {
-    uint8_t q[32];
-    for (int i = 0; i < 32; ++i) q[i] = (b[2 + 8 * k + i / 4] >> (2 * (i % 4))) & 3;
-    return minus(load32(q), 1);
-  }
+  static Bytes32 values(const uint8_t* b, int k) { return crumbs(b + 2 + 8 * k); }
 };
 struct NVFP4 : QuantizedFormat<TensorType::kNVFP4, 64, 36> {
+  static constexpr bool kSigned = true;
   static constexpr bool kFactorPer16 = true;
   using Factor = ByteFactor<half_e4m3_to_float>;
   static Bytes32 values(const uint8_t* b, int k) { return lookup(kFp4Values, nibbles_by_8(b + 4 + 16 * k)); }
@@ -137,11 +143,12 @@ struct Q2_K : QuantizedFormat<TensorType::kQ2_K, 256, 84> {
   static constexpr uint64_t kLow = 0x0f0f0f0f0f0f0f0f;
 };
 struct Q3_K : QuantizedFormat<TensorType::kQ3_K, 256, 110> {
+  static constexpr int kOffset = 4;
   static constexpr int kScaleGroup = 16;
   using Factor = HalfAt<108>;
   static Bytes32 values(const uint8_t* b, int k) {
     const Bytes32 low = bits(load32(b + 32 + 32 * (k / 4)), 2 * (k % 4), 3);
-    return minus(either(low, shift_up(bits(load32(b), k, 1), 2)), 4);
+    return either(low, shift_up(bits(load32(b), k, 1), 2));
   }
   static PackedScales scales(const uint8_t* b) {
     PackedScales r;
@@ -188,19 +195,21 @@ struct Q5_K : SixBitScales<TensorType::kQ5_K, 176> {
   }
 };
 struct Q6_K : QuantizedFormat<TensorType::kQ6_K, 256, 210> {
+  static constexpr int kOffset = 32;
   static constexpr int kScaleGroup = 16;
   using Factor = HalfAt<208>;
   static Bytes32 values(const uint8_t* b, int k) {
     const int half = k / 4, j = k % 4;
     const Bytes32 low = bits(load32(b + 64 * half + 32 * (j % 2)), 4 * (j / 2), 15);
     const Bytes32 high = bits(load32(b + 128 + 32 * half), 2 * j, 3);
-    return minus(either(low, shift_up(high, 4)), 32);
+    return either(low, shift_up(high, 4));
   }
   static PackedScales scales(const uint8_t* b) {
     return {{load_as<uint64_t>(b + 192), load_as<uint64_t>(b + 200)}};
   }
 };
 struct IQ4_XS : QuantizedFormat<TensorType::kIQ4_XS, 256, 136> {
+  static constexpr bool kSigned = true;
   static constexpr int kScaleGroup = 32;
   using Factor = HalfAt<0>;
   static Bytes32 values(const uint8_t* b, int k) { return lookup(kIq4Values, nibbles(b + 8 + 16 * k)); }

@@ -8,7 +8,9 @@ namespace strata::quant::STRATA_KERNEL_VARIANT {
 namespace {
 
 float dot(const float* a, const float* b, std::size_t count) {
-  return float_dot<F32>(reinterpret_cast<const std::byte*>(a), b, count);
+  Lanes lanes;
+  feed_products<F32>(lanes, reinterpret_cast<const std::byte*>(a), b, count);
+  return lanes.total();
 }
 
 float sum(const float* x, std::size_t count) {

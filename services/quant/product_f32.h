@@ -53,26 +53,74 @@ struct Lanes {
   }
 };
 
+// lanes += w . x
 template <class F>
-inline float float_dot(const std::byte* w, const float* x, std::size_t count) {
-  Lanes lanes;
+inline void feed_products(Lanes& lanes, const std::byte* w, const float* x, std::size_t count) {
   lanes.feed(
       count,
       [&](std::size_t i, Floats8 acc) {
         return fma8(F::load(w + i * F::kValueBytes), load_floats(x + i), acc);
       },
       [&](std::size_t i, float acc) { return __builtin_fmaf(F::one(w + i * F::kValueBytes), x[i], acc); });
-  return lanes.total();
 }
 
-template <class F>
-void product_float(const ProductArgs& args) {
-  for (uint32_t row = args.row_begin; row < args.row_end; ++row) {
-    const std::byte* w = args.weights + std::size_t{row} * args.row_bytes;
-    for (uint32_t token = 0; token < args.tokens; ++token) {
-      args.y[token][row] = float_dot<F>(w, args.f32[token], args.cols) * args.scale;
+// kRows x kTokens dot products, kPartsAtOnce of the 8 parts of their lanes at a time: always 8 accumulators,
+// each value that is loaded used kRows or kTokens times.
+template <class F, uint32_t kRows, uint32_t kTokens>
+inline void float_tile(const ProductArgs& args, uint32_t row, uint32_t token) {
+  constexpr uint32_t kPartsAtOnce = kParts / (kRows * kTokens);
+  const std::byte* w[kRows];
+  const float* x[kTokens];
+  for (uint32_t r = 0; r < kRows; ++r) w[r] = args.weights + std::size_t{row + r} * args.row_bytes;
+  for (uint32_t t = 0; t < kTokens; ++t) x[t] = args.f32[token + t];
+  const std::size_t whole = args.cols / kLanes * kLanes;
+  Lanes lanes[kRows][kTokens];
+  for (uint32_t first = 0; first < kParts; first += kPartsAtOnce) {
+    Floats8 acc[kRows][kTokens][kPartsAtOnce];
+    for (auto& of_row : acc) {
+      for (auto& of_token : of_row) {
+        for (Floats8& a : of_token) a = zero_floats();
+      }
+    }
+    for (std::size_t i = 8 * first; i < whole; i += kLanes) {
+      for (uint32_t p = 0; p < kPartsAtOnce; ++p) {
+        Floats8 weights[kRows];
+        for (uint32_t r = 0; r < kRows; ++r) weights[r] = F::load(w[r] + (i + 8 * p) * F::kValueBytes);
+        for (uint32_t t = 0; t < kTokens; ++t) {
+          const Floats8 activations = load_floats(x[t] + i + 8 * p);
+          for (uint32_t r = 0; r < kRows; ++r) acc[r][t][p] = fma8(weights[r], activations, acc[r][t][p]);
+        }
+      }
+    }
+    for (uint32_t r = 0; r < kRows; ++r) {
+      for (uint32_t t = 0; t < kTokens; ++t) {
+        for (uint32_t p = 0; p < kPartsAtOnce; ++p) lanes[r][t].part[first + p] = acc[r][t][p];
+      }
     }
   }
+  for (uint32_t r = 0; r < kRows; ++r) {
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      feed_products<F>(lanes[r][t], w[r] + whole * F::kValueBytes, x[t] + whole, args.cols - whole);
+      args.y[token + t][row + r] = lanes[r][t].total() * args.scale;
+    }
+  }
+}
+
+template <class F, uint32_t kRows>
+inline void float_rows(const ProductArgs& args, uint32_t row) {
+  uint32_t token = 0;
+  for (; token + 2 <= args.tokens; token += 2) float_tile<F, kRows, 2>(args, row, token);
+  if (token < args.tokens) float_tile<F, kRows, 1>(args, row, token);
+}
+
+// One token reads each row once, from end to end, as memory likes it; more tokens take two rows at a time.
+template <class F>
+void product_float(const ProductArgs& args) {
+  uint32_t row = args.row_begin;
+  if (args.tokens > 1) {
+    for (; row + 2 <= args.row_end; row += 2) float_rows<F, 2>(args, row);
+  }
+  for (; row < args.row_end; ++row) float_rows<F, 1>(args, row);
 }
 
 template <class F>
@@ -103,7 +151,7 @@ void dequantize_block(const uint8_t* block, float* out) {
       if constexpr (kMinimum) minimum = F::Minimum::one(block, 0);
       if constexpr (F::kIntegerMinimum) minimum = -minimum * integer(minimums, group);
       for (int i = 16 * half; i < 16 * half + 16; ++i) {
-        const float product = factor * static_cast<float>(w[i]);
+        const float product = factor * static_cast<float>(w[i] - F::kOffset);
         out[32 * k + i] = kMinimum ? product + minimum : product;
       }
     }
@@ -136,10 +184,7 @@ void product_dequantized(const ProductArgs& args) {
         blocks += count / F::kBlockValues * F::kBlockBytes;
         for (uint32_t t = 0; t < tokens; ++t) {
           const float* x = args.f32[token + t] + col;
-          lanes[t].feed(
-              count,
-              [&](std::size_t i, Floats8 acc) { return fma8(load_floats(w + i), load_floats(x + i), acc); },
-              [&](std::size_t i, float acc) { return __builtin_fmaf(w[i], x[i], acc); });
+          feed_products<F32>(lanes[t], reinterpret_cast<const std::byte*>(w), x, count);
         }
       }
       for (uint32_t t = 0; t < tokens; ++t) args.y[token + t][row] = lanes[t].total() * args.scale;

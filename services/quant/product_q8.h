@@ -37,44 +37,53 @@ class ScaleLanes {
 template <class F>
 struct BlockScales {
   static constexpr bool kMinimum = !__is_same(typename F::Minimum, NoMinimum);
+  static constexpr int kFactors = F::kFactorPer16 ? F::kBlockValues / 16 : 1;
   static constexpr int kGroups = F::kScaleGroup == 0 ? 1 : F::kBlockValues / F::kScaleGroup;
 
   explicit BlockScales(const uint8_t* const (&blocks)[kRows]) {
-    if constexpr (!F::kFactorPer16) factor = F::Factor::lanes(blocks, 0);
+    for (int g = 0; g < kFactors; ++g) factor[g] = F::Factor::lanes(blocks, g);
     if constexpr (kMinimum) minimum_factor = F::Minimum::lanes(blocks, 0);
     if constexpr (F::kIntegerMinimum) minimum_factor = negative(minimum_factor);
     if constexpr (F::kScaleGroup != 0) scales.template load<&F::scales>(blocks);
     if constexpr (F::kIntegerMinimum) minimums.template load<&F::minimums>(blocks);
   }
-  Floats8 factor, minimum_factor;
+  Floats8 factor[kFactors];
+  Floats8 minimum_factor;
   ScaleLanes<kGroups> scales, minimums;
 };
 
 // acc += unit k of 8 blocks times one token's unit.
 template <class F>
-inline Floats8 add_unit(Floats8 acc, const Bytes32 (&w)[kRows], const BlockScales<F>& block,
-                        const uint8_t* const (&at)[kRows], int k, Bytes32 x, float d_x, int32_t sum) {
-  const HalfDots dot = dots(w, x);
+inline Floats8 add_unit(Floats8 acc, const Bytes32 (&w)[kRows], const BlockScales<F>& block, int k, Bytes32 x,
+                        float d_x, int32_t sum) {
+  HalfDots dot = dots<F::kSigned>(w, x);
   const Floats8 d = spread_float(d_x);
   if constexpr (F::kFactorPer16) {
-    acc = fma8(times(F::Factor::lanes(at, 2 * k), d), to_floats(dot.first), acc);
-    return fma8(times(F::Factor::lanes(at, 2 * k + 1), d), to_floats(dot.last), acc);
+    acc = fma8(times(block.factor[2 * k], d), to_floats(dot.first), acc);
+    return fma8(times(block.factor[2 * k + 1], d), to_floats(dot.last), acc);
   }
+  // Sums of the activations of each half: for types with groups of 16 only.
+  const int32_t first_sum =
+      F::kScaleGroup == 16 && (F::kOffset != 0 || F::kIntegerMinimum) ? sum_first16(x) : 0;
   Ints8 isum;
   if constexpr (F::kScaleGroup == 16) {
+    if constexpr (F::kOffset != 0) {
+      dot.first = minus(dot.first, spread_int(F::kOffset * first_sum));
+      dot.last = minus(dot.last, spread_int(F::kOffset * (sum - first_sum)));
+    }
     isum = plus(times(block.scales.lanes(2 * k), dot.first), times(block.scales.lanes(2 * k + 1), dot.last));
   } else {
     isum = plus(dot.first, dot.last);
+    if constexpr (F::kOffset != 0) isum = minus(isum, spread_int(F::kOffset * sum));
     if constexpr (F::kScaleGroup == 32) isum = times(block.scales.lanes(k), isum);
   }
-  acc = fma8(times(block.factor, d), to_floats(isum), acc);
+  acc = fma8(times(block.factor[0], d), to_floats(isum), acc);
   if constexpr (BlockScales<F>::kMinimum) {
     Ints8 msum = spread_int(sum);
     if constexpr (F::kIntegerMinimum && F::kScaleGroup == 32) msum = times(block.minimums.lanes(k), msum);
     if constexpr (F::kIntegerMinimum && F::kScaleGroup == 16) {
-      const int32_t first = sum_first16(x);
-      msum = plus(times(block.minimums.lanes(2 * k), spread_int(first)),
-                  times(block.minimums.lanes(2 * k + 1), spread_int(sum - first)));
+      msum = plus(times(block.minimums.lanes(2 * k), spread_int(first_sum)),
+                  times(block.minimums.lanes(2 * k + 1), spread_int(sum - first_sum)));
     }
     acc = fma8(times(block.minimum_factor, d), to_floats(msum), acc);
   }
@@ -97,8 +106,7 @@ inline void product_tile(const ProductArgs& args, const uint8_t* const (&rows)[k
       for (int r = 0; r < kRows; ++r) w[r] = F::values(at[r], k);
       const std::size_t unit = std::size_t{b} * F::kUnits + static_cast<std::size_t>(k);
       for (int t = 0; t < kTokens; ++t) {
-        acc[t] =
-            add_unit<F>(acc[t], w, scales, at, k, load32(x[t].q + 32 * unit), x[t].d[unit], x[t].sum[unit]);
+        acc[t] = add_unit<F>(acc[t], w, scales, k, load32(x[t].q + 32 * unit), x[t].d[unit], x[t].sum[unit]);
       }
     }
   }

@@ -61,14 +61,16 @@ inline Bytes32 either(Bytes32 a, Bytes32 b) {
   for (int i = 0; i < 32; ++i) a.v[i] |= b.v[i];
   return a;
 }
-inline Bytes32 minus(Bytes32 a, uint8_t b) {
-  for (uint8_t& x : a.v) x = static_cast<uint8_t>(x - b);
-  return a;
-}
 // bit i of `mask` set -> byte i is `value`, else 0
 inline Bytes32 spread(uint32_t mask, uint8_t value) {
   Bytes32 r;
   for (int i = 0; i < 32; ++i) r.v[i] = (mask >> i) & 1 ? value : 0;
+  return r;
+}
+// 8 bytes -> four 2-bit values each, lowest bits first
+inline Bytes32 crumbs(const uint8_t* p) {
+  Bytes32 r;
+  for (int i = 0; i < 32; ++i) r.v[i] = (p[i / 4] >> (2 * (i % 4))) & 3;
   return r;
 }
 // table[byte] for bytes below 16
@@ -79,7 +81,8 @@ inline Bytes32 lookup(const int8_t (&table)[16], Bytes32 index) {
 
 // ---- 8 rows
 
-// Signed weights of 8 rows with the activations of one token; |activation| <= 127.
+// Weights of 8 rows, signed or 0..63, with the activations of one token; |activation| <= 127.
+template <bool /*kSigned*/>
 inline HalfDots dots(const Bytes32 (&w)[8], Bytes32 x) {
   HalfDots r;
   for (int row = 0; row < 8; ++row) {
@@ -118,6 +121,10 @@ inline Ints8 spread_int(int32_t a) {
 }
 inline Ints8 plus(Ints8 a, Ints8 b) {
   for (int i = 0; i < 8; ++i) a.v[i] += b.v[i];
+  return a;
+}
+inline Ints8 minus(Ints8 a, Ints8 b) {
+  for (int i = 0; i < 8; ++i) a.v[i] -= b.v[i];
   return a;
 }
 inline Ints8 times(Ints8 a, Ints8 b) {
