@@ -8,6 +8,7 @@
 #include <string>
 
 #include "services/model/forward.h"
+#include "services/model/sampling.h"
 
 namespace strata::model {
 namespace {
@@ -90,6 +91,20 @@ void run_windows(benchmark::State& state, uint32_t context_begin) {
 void decode(benchmark::State& state) { run_windows(state, 512); }
 void prefill(benchmark::State& state) { run_windows(state, 0); }
 
+// One token from a vocabulary of the released model's size; the argument is top_k (0: top_p has to look at
+// all).
+void sample(benchmark::State& state) {
+  std::vector<float> logits(248320);
+  uint32_t bits = 1;
+  for (float& logit : logits)
+    logit = static_cast<float>((bits = bits * 1664525 + 1013904223) >> 16) * 0x1.8p-12f;
+  Sampler sampler(static_cast<uint32_t>(logits.size()));
+  const SamplingParams params{.top_k = static_cast<uint32_t>(state.range(0)), .top_p = 0.95f};
+  uint64_t position = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(sampler.sample(logits, params, position++, {}, {}).id);
+}
+
+BENCHMARK(sample)->Arg(20)->Arg(0)->Unit(benchmark::kMillisecond);
 BENCHMARK(decode)->Arg(1)->Arg(4)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(prefill)->Arg(kChunk)->Unit(benchmark::kMillisecond)->UseRealTime();
 
