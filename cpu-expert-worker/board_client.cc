@@ -38,7 +38,7 @@ void BoardClient::set_detail(const std::string& detail) {
   std::lock_guard lock(mutex_);
   if (detail_ == detail) return;  // one log line per change, not ten a second
   detail_ = detail;
-  if (!detail.empty()) obs::warn("experts", "{}", detail);
+  if (!detail.empty()) obs::info("experts", "{}", detail);
 }
 
 bool BoardClient::pause() {
@@ -51,7 +51,10 @@ void BoardClient::run() {
   do {
     const Status status = attach_and_serve();
     attached_.store(false, std::memory_order_relaxed);
-    if (!stopping_.load()) set_detail(fmt::format("not attached: {}", status.message()));
+    if (stopping_.load()) return;
+    // It starts, restarts, or has just taken the board back; gRPC's own words for that help nobody.
+    const bool expected = status.code() == Code::kUnavailable;
+    set_detail(expected ? "waiting for the gpu-worker" : fmt::format("not attached: {}", status.message()));
   } while (pause());
 }
 
@@ -77,7 +80,7 @@ Status BoardClient::attach_and_serve() {
     served = serve_board(board, [&] {
       return ended.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed);
     });
-    context.TryCancel();
+    if (!ended.load(std::memory_order_relaxed)) context.TryCancel();
     watcher.join();
   }
   const Status ended = rpc::from_grpc(stream->Finish());

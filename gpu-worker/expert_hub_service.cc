@@ -96,7 +96,7 @@ Status ExpertHubService::check(const v1::AttachExpertsRequest& request) const {
 grpc::ServerWriteReactor<v1::AttachExpertsResponse>* ExpertHubService::Attach(
     grpc::CallbackServerContext*, const v1::AttachExpertsRequest* request) {
   if (Status status = check(*request); !status.ok()) {
-    obs::warn("experts", "{}", status.message());
+    obs::warn("experts", "refused: {}", status.message());
     return new RefusedAttach(status);
   }
   auto stream = std::make_shared<AttachStream>(workers_);

@@ -12,3 +12,7 @@ strata_library(strata_expert_dispatch
 strata_test(expert_dispatch_test
   SOURCES expert_dispatch_test.cc expert_workers_test.cc lost_worker_test.cc
   DEPS strata_expert_boards strata_cpu_expert_worker)
+
+strata_test(expert_hub_test
+  SOURCES expert_hub_service_test.cc
+  DEPS strata_expert_dispatch strata_board_client)
