@@ -1,0 +1,70 @@
+#include "services/cli/cluster_client.h"
+
+#include "services/cli/commands.h"
+#include "services/rpc/server.h"
+
+namespace strata::cli {
+
+namespace {
+
+// One call on a channel of its own.
+template <class Service, class Response, class Request>
+Result<Response> ask(const std::string& run_dir, const std::string& process,
+                     grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
+  auto stub = Service::NewStub(rpc::connect(run_dir, process));
+  grpc::ClientContext context;
+  rpc::set_deadline(context, kQuestionTimeout);
+  Response response;
+  grpc::Status status = (stub.get()->*method)(&context, Request(), &response);
+  if (!status.ok()) return tl::unexpected(rpc::from_grpc(status));
+  return response;
+}
+
+Status not_running(const std::string& run_dir, const Status& why) {
+  if (why.code() != Code::kUnavailable) return why;
+  return fail(Code::kFailedPrecondition,
+              "no cluster runs in {} (strata up starts one; --run-dir names another place)", run_dir);
+}
+
+}  // namespace
+
+Result<v1::GetClusterResponse> get_cluster(const std::string& run_dir) {
+  auto cluster = ask<v1::Supervisor>(run_dir, "supervisor", &v1::Supervisor::Stub::GetCluster);
+  if (!cluster) return tl::unexpected(not_running(run_dir, cluster.error()));
+  return cluster;
+}
+
+Status stop_cluster(const std::string& run_dir) {
+  auto stopped = ask<v1::Supervisor>(run_dir, "supervisor", &v1::Supervisor::Stub::Stop);
+  return stopped ? Status() : not_running(run_dir, stopped.error());
+}
+
+Result<v1::GetStatusResponse> get_process(const std::string& run_dir, const std::string& process) {
+  return ask<v1::Process>(run_dir, process, &v1::Process::Stub::GetStatus);
+}
+
+Result<v1::GetEngineResponse> get_engine(const std::string& run_dir) {
+  return ask<v1::Engine>(run_dir, "gpu-worker", &v1::Engine::Stub::GetEngine);
+}
+
+Result<v1::GetResidencyResponse> get_residency(const std::string& run_dir) {
+  return ask<v1::Cache>(run_dir, "cache-manager", &v1::Cache::Stub::GetResidency);
+}
+
+Result<v1::GetUsageResponse> get_usage(const std::string& run_dir) {
+  return ask<v1::Cache>(run_dir, "cache-manager", &v1::Cache::Stub::GetUsage);
+}
+
+Result<std::string> api_url(const std::string& url, const std::string& run_dir) {
+  if (!url.empty()) return url;
+  TRY(v1::GetClusterResponse cluster, get_cluster(run_dir));
+  if (cluster.address().empty())
+    return fail(Code::kUnavailable, "the cluster in {} is still starting", run_dir);
+  return cluster.address();
+}
+
+int exit_code_of(const Status& status) {
+  return status.code() == Code::kFailedPrecondition ? kExitNotRunning : kExitFailed;
+}
+
+}  // namespace strata::cli

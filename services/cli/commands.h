@@ -1,0 +1,81 @@
+#pragma once
+// The commands of `strata`, as main.cc calls them with parsed options. Each returns the exit code: 0 done, 1
+// it did not work, 2 a start-up fault (configuration, model, options), 3 no cluster runs in that run
+// directory.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "services/base/status.h"
+#include "services/config/load.h"
+
+namespace strata::cli {
+
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitFault = 2;
+inline constexpr int kExitNotRunning = 3;
+
+struct UpOptions {
+  config::LoadOptions load;
+  std::string run_dir;
+  std::string listen;  // empty: as configured
+  bool detach = false;
+};
+int run_up(UpOptions options);
+
+struct DownOptions {
+  std::string run_dir;
+};
+int run_down(const DownOptions& options);
+
+struct StatusOptions {
+  std::string run_dir;
+  bool json = false;
+};
+int run_status(const StatusOptions& options);
+
+struct ChatOptions {
+  std::string run_dir;
+  std::string url;  // empty: the cluster of run_dir
+  std::string system;
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<uint64_t> seed;
+  uint32_t max_tokens = 0;  // 0: the server's choice
+};
+int run_chat(const ChatOptions& options);
+
+struct InspectOptions {
+  std::string path;
+  bool tensors = false;
+  bool json = false;
+};
+int run_inspect(const InspectOptions& options);
+
+int run_config_check(const config::LoadOptions& options);
+int run_config_show(const config::LoadOptions& options, bool comments);
+int run_config_reference();
+
+struct ProfileRecordOptions {
+  std::string run_dir;
+  std::string out;
+  std::string prompts;  // a file with one prompt per line; empty: the built-in ones
+  uint32_t max_tokens = 96;
+};
+int run_profile_record(const ProfileRecordOptions& options);
+
+struct ProfileShowOptions {
+  std::string path;
+  std::string model;  // checks that the profile is of this file
+  uint32_t top = 8;
+};
+int run_profile_show(const ProfileShowOptions& options);
+
+int run_version();
+
+// "strata: what is wrong" on standard error, one line; returns `exit_code`.
+int report(const Status& status, int exit_code);
+
+}  // namespace strata::cli

@@ -1,0 +1,212 @@
+// The `strata` command: options in, commands.h out. The only file with CLI11.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "services/base/build_info.h"
+#include "services/cli/commands.h"
+#include "services/cli/run_dir.h"
+#include "services/config/nearest.h"
+
+namespace strata::cli {
+namespace {
+
+void add_config_options(CLI::App& command, config::LoadOptions& options, bool required) {
+  auto* path = command.add_option("--config", options.path, "The deployment's YAML file");
+  if (required) path->required();
+  command.add_option("--set", options.sets, "PATH=VALUE over the file, e.g. experts.slots=25%; repeats")
+      ->allow_extra_args(false);
+  command.add_flag("--allow-unknown", options.allow_unknown, "Unknown settings are warnings, not errors");
+}
+
+void add_run_dir(CLI::App& command, std::string& run_dir) {
+  run_dir = default_run_dir();
+  command.add_option("--run-dir", run_dir, "Folder of the cluster's sockets")->capture_default_str();
+}
+
+// A command is an object that lives as long as the parser: its options, and what to do with them.
+class Commands {
+ public:
+  explicit Commands(CLI::App& app) {
+    app.require_subcommand(1);
+    app.set_version_flag("--version", fmt::format("strata {} ({})", version(), commit()));
+    app.footer(
+        "Exit codes: 0 done, 1 it did not work, 2 a fault in options, configuration or model, 3 no cluster "
+        "runs there.\n"
+        "Examples:\n"
+        "  strata up --config configs/demo.yaml\n"
+        "  strata chat\n"
+        "  strata status --json\n"
+        "  strata inspect models/strata-demo.gguf");
+    add_up(app);
+    add_down(app);
+    add_status(app);
+    add_chat(app);
+    add_inspect(app);
+    add_config(app);
+    add_profile(app);
+    auto* shown = app.add_subcommand("version", "Print version and commit");
+    shown->callback([this] { exit_code = run_version(); });
+  }
+
+  int exit_code = 0;
+
+ private:
+  void add_up(CLI::App& app) {
+    auto* command = app.add_subcommand("up", "Start a cluster and supervise it until SIGTERM or Ctrl-C");
+    add_config_options(*command, up_.load, true);
+    add_run_dir(*command, up_.run_dir);
+    command->add_option("--listen", up_.listen,
+                        "HOST:PORT of the HTTP server, instead of gateway.listen; port 0: any free one");
+    command->add_flag("--detach", up_.detach, "Return when it is ready; log to RUN_DIR/strata.log");
+    command->footer(
+        "Prints \"ready http://HOST:PORT\" when all processes are ready. Processes that die are restarted.\n"
+        "Examples:\n"
+        "  strata up --config configs/demo.yaml --listen 127.0.0.1:9000\n"
+        "  strata up --config configs/demo.yaml --set experts.slots=50% --set log.level=debug\n"
+        "  strata up --config configs/demo.yaml --detach && strata chat && strata down");
+    command->callback([this] { exit_code = run_up(up_); });
+  }
+
+  void add_down(CLI::App& app) {
+    auto* command =
+        app.add_subcommand("down", "Stop the cluster: running answers drain first, then all processes end");
+    add_run_dir(*command, down_.run_dir);
+    command->footer("Returns when the supervisor is gone. Example:\n  strata down --run-dir /run/strata");
+    command->callback([this] { exit_code = run_down(down_); });
+  }
+
+  void add_status(CLI::App& app) {
+    auto* command = app.add_subcommand(
+        "status", "Show the processes, their memory, residency and what differs from the file");
+    add_run_dir(*command, status_.run_dir);
+    command->add_flag("--json", status_.json, "One JSON object for programs");
+    command->footer("Examples:\n  strata status\n  strata status --json | python3 -m json.tool");
+    command->callback([this] { exit_code = run_status(status_); });
+  }
+
+  void add_chat(CLI::App& app) {
+    auto* command = app.add_subcommand("chat", "Talk to the model; from a pipe: one prompt per line");
+    add_run_dir(*command, chat_.run_dir);
+    command->add_option("--url", chat_.url,
+                        "Any OpenAI-compatible server instead, e.g. http://127.0.0.1:8080");
+    command->add_option("--system", chat_.system, "System prompt");
+    command->add_option("--temperature", chat_.temperature, "0: greedy; default: the model's");
+    command->add_option("--top-p", chat_.top_p, "Default: the model's");
+    command->add_option("--seed", chat_.seed, "The same seed gives the same answer");
+    command->add_option("--max-tokens", chat_.max_tokens, "Longest answer; 0: as the server likes")
+        ->capture_default_str();
+    command->footer(
+        "In the chat: /help, /system TEXT, /reset, /stats, /exit. Ctrl-C stops an answer.\n"
+        "Examples:\n"
+        "  strata chat --temperature 0\n"
+        "  echo \"What is a violin?\" | strata chat --seed 1");
+    command->callback([this] { exit_code = run_chat(chat_); });
+  }
+
+  void add_inspect(CLI::App& app) {
+    auto* command = app.add_subcommand("inspect", "Show what a GGUF file holds and what of it fits where");
+    command->add_option("file", inspect_.path, "The file, or the first shard of several")->required();
+    command->add_flag("--tensors", inspect_.tensors, "List every tensor");
+    command->add_flag("--json", inspect_.json, "One JSON object for programs");
+    command->footer("Example:\n  strata inspect models/strata-demo.gguf --tensors");
+    command->callback([this] { exit_code = run_inspect(inspect_); });
+  }
+
+  void add_config(CLI::App& app) {
+    auto* command = app.add_subcommand("config", "Check, show and explain configurations");
+    command->require_subcommand(1);
+    command->footer(
+        "Examples:\n  strata config check --config configs/demo.yaml\n  strata config show --config "
+        "configs/demo.yaml");
+    auto* check = command->add_subcommand("check", "Print OK, or every fault with its line");
+    add_config_options(*check, config_, true);
+    check->callback([this] { exit_code = run_config_check(config_); });
+    auto* show = command->add_subcommand("show", "Print the effective settings with their meaning");
+    add_config_options(*show, config_, true);
+    show->add_flag("!--no-comments", config_comments_, "Values only");
+    show->callback([this] { exit_code = run_config_show(config_, config_comments_); });
+    auto* reference = command->add_subcommand(
+        "reference", "Print the reference page of all settings (docs/configuration.md)");
+    reference->callback([this] { exit_code = run_config_reference(); });
+  }
+
+  void add_profile(CLI::App& app) {
+    auto* command = app.add_subcommand("profile", "Record and show routing profiles");
+    command->require_subcommand(1);
+    command->footer(
+        "A profile fills the arena at the start (experts.profile).\n"
+        "Examples:\n"
+        "  strata profile record --out models/mine.profile --prompts prompts.txt\n"
+        "  strata profile show models/mine.profile");
+    auto* record =
+        command->add_subcommand("record", "Run prompts through the running cluster and write what was used");
+    add_run_dir(*record, record_.run_dir);
+    record->add_option("--out", record_.out, "The profile to write")->required();
+    record->add_option("--prompts", record_.prompts,
+                       "File with one prompt per line; default: a built-in mix");
+    record->add_option("--max-tokens", record_.max_tokens, "Longest answer")->capture_default_str();
+    record->callback([this] { exit_code = run_profile_record(record_); });
+    auto* show = command->add_subcommand("show", "Print the most used experts of each layer");
+    show->add_option("file", show_.path, "The profile")->required();
+    show->add_option("--model", show_.model, "Check that the profile is of this GGUF file");
+    show->add_option("--top", show_.top, "Experts to name per layer")->capture_default_str();
+    show->callback([this] { exit_code = run_profile_show(show_); });
+  }
+
+  UpOptions up_;
+  DownOptions down_;
+  StatusOptions status_;
+  ChatOptions chat_;
+  InspectOptions inspect_;
+  config::LoadOptions config_;
+  bool config_comments_ = true;
+  ProfileRecordOptions record_;
+  ProfileShowOptions show_;
+};
+
+// The deepest command that was named: the one whose options were meant.
+const CLI::App* innermost(const CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
+}
+
+// An unknown word is answered with the nearest known one, everything else with what CLI11 says.
+int wrong_options(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const CLI::App* command = innermost(&app);
+  std::vector<std::string> known;
+  for (const auto* option : command->get_options()) known.push_back(option->get_name());
+  for (const auto* sub : command->get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(sub->get_name());
+  // CLI11 names the words it did not expect; where it misses a command, the mistyped one is among the words.
+  std::string said = error.what();
+  bool command_missing = command->get_require_subcommand_min() > 0 && command->get_subcommands().empty();
+  std::string hint;
+  for (int i = 1; i < argc && hint.empty(); ++i) {
+    std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+    bool named = word == command->get_name() || std::find(known.begin(), known.end(), word) != known.end();
+    if (!named && (command_missing || said.find(word) != std::string::npos))
+      hint = config::did_you_mean(word, known);
+  }
+  std::fprintf(stderr, "strata: %s%s\nstrata %s--help explains the options\n", said.c_str(), hint.c_str(),
+               command == &app ? "" : (command->get_name() + " ").c_str());
+  return kExitFault;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Strata: local inference for very large mixture-of-experts models.", "strata"};
+  Commands commands(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return wrong_options(app, error, argc, argv);
+  }
+  return commands.exit_code;
+}
+
+}  // namespace
+}  // namespace strata::cli
+
+int main(int argc, char** argv) { return strata::cli::run(argc, argv); }
