@@ -1,0 +1,148 @@
+// strata-cache-manager: decides which experts are resident and brings them there.
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache-manager/cache_probe.h"
+#include "cache-manager/cache_service.h"
+#include "cache-manager/exchange_actor.h"
+#include "cache-manager/expert_copier.h"
+#include "cache-manager/grpc_engine_link.h"
+#include "cache-manager/learned_profile.h"
+#include "services/actor/actor_system.h"
+#include "services/gguf/gguf_file.h"
+#include "services/obs/log.h"
+#include "services/rpc/process_main.h"
+#include "services/rpc/server.h"
+
+namespace strata::cache_manager {
+namespace {
+
+constexpr std::chrono::milliseconds kCallTimeoutBeyondWindow{10000};
+constexpr std::chrono::seconds kSaveAtStopTimeout{2};
+
+// A profile that is missing, damaged or of another model is no reason not to start: the arena then fills by
+// use.
+Result<residency::Profile> read_known(const std::string& path, const std::string& fingerprint) {
+  auto profile = residency::read_profile(path, fingerprint);
+  if (!profile && profile.error().code() != Code::kNotFound) {
+    obs::warn("profile", "{} is not used: {}", path, profile.error().message());
+  }
+  return profile;
+}
+
+// Begins with the profile learned by an earlier run, or else with the configured one.
+LearnedProfile begin_profile(const std::string& fingerprint, uint32_t layers, uint32_t experts,
+                             const std::string& learned_path, const Result<residency::Profile>& configured) {
+  LearnedProfile profile(fingerprint, layers, experts);
+  if (auto learned = read_known(learned_path, fingerprint); learned && profile.resume(*learned).ok()) {
+    obs::info("profile", "going on with {}, learned from {} tokens", learned_path, learned->tokens);
+  } else if (configured && profile.begin_with(*configured).ok()) {
+    obs::info("profile", "beginning with the configured profile");
+  } else {
+    obs::info("profile", "beginning without a profile");
+  }
+  return profile;
+}
+
+void fill_status(const ExchangeStatus& from, v1::GetStatusResponse& status) {
+  auto fact = [&](const char* name, std::string value) {
+    v1::Fact& added = *status.add_facts();
+    added.set_name(name);
+    added.set_value(std::move(value));
+  };
+  bool attached = from.attached.load(std::memory_order_relaxed);
+  fact("attached", attached ? "yes" : "no");
+  fact("experts resident", fmt::format("{} of {} slots", from.slots_used.load(), from.slots.load()));
+  fact("exchanges",
+       fmt::format("{} landed, {} in flight", from.exchanges_total.load(), from.in_flight.load()));
+  status.set_state(attached ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_DEGRADED);
+  if (!attached) {
+    status.add_degraded("gpu-worker");
+    status.set_detail("waiting for the gpu-worker");
+  }
+  status.set_progress(1.0);
+}
+
+Status run(const rpc::ProcessContext& context) {
+  const config::Settings& settings = *context.settings;
+  TRY(auto file, gguf::GgufFile::open(settings.model_path().string()));
+  TRY(auto experts, model::load_experts(file));
+  std::string fingerprint = file.fingerprint();
+  std::string model_name = settings.model_name().empty() ? experts.config.name : settings.model_name();
+
+  ExchangeOptions options{.policy = settings.experts_policy().value,
+                          .decay_tokens = settings.experts_decay_tokens(),
+                          .in_flight_max = settings.experts_exchanges_in_flight(),
+                          .interval = std::chrono::milliseconds(settings.experts_exchange_interval_ms()),
+                          .learned_path = context.run_dir + "/learned.profile",
+                          .experts_per_layer = {},
+                          .fill_profile = {}};
+  for (const model::LayerExperts& layer : experts.layers) options.experts_per_layer.push_back(layer.count);
+  auto layers = static_cast<uint32_t>(experts.layers.size());
+  uint32_t experts_max =
+      *std::max_element(options.experts_per_layer.begin(), options.experts_per_layer.end());
+
+  Result<residency::Profile> configured = fail(Code::kNotFound, "experts.profile is empty");
+  if (!settings.experts_profile().empty())
+    configured = read_known(settings.experts_profile().string(), fingerprint);
+  LearnedProfile learned = begin_profile(fingerprint, layers, experts_max, options.learned_path, configured);
+  // "static" means the configured profile and nothing else.
+  if (options.policy == "static" && configured) options.fill_profile = configured->shares();
+
+  auto metrics = std::make_shared<obs::Metrics>(obs::Labels{{"model", model_name}, {"worker", "cache"}});
+  CacheProbe probe(*metrics);
+  CopyThread copier(experts);
+  GrpcEngineLink link({.channel = rpc::connect(context.run_dir, "gpu-worker"),
+                       .model_fingerprint = fingerprint,
+                       .call_timeout = std::chrono::milliseconds(settings.engine_window_budget_ms()) +
+                                       kCallTimeoutBeyondWindow});
+  actor::ActorSystem actors(1);
+  auto exchanges = std::make_shared<ExchangeActor>(actors.make_executor(), std::move(options),
+                                                   std::move(learned), link, copier, probe);
+
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(std::make_unique<CacheService>(exchanges));
+  TRY(auto server,
+      rpc::Server::start(
+          {.run_dir = context.run_dir,
+           .name = context.name,
+           .status = [&](v1::GetStatusResponse& status) { fill_status(exchanges->status(), status); },
+           .metrics = metrics,
+           .config_hash = context.config_hash,
+           .metrics_listen = rpc::metrics_address(settings.metrics_listen(), context.name)},
+          std::move(services)));
+  actor::tell(exchanges, ExchangeActor::Start{});
+  server->set_serving(true);
+  rpc::wait_for_stop_signal();
+  server->set_serving(false);
+
+  auto saved = std::make_shared<std::promise<void>>();
+  actor::tell(exchanges,
+              ExchangeActor::SaveProfile{
+                  .path = {}, .only_if_changed = true, .reply = [saved](const Result<std::string>& path) {
+                    if (!path)
+                      obs::warn("profile", "the learned profile was not saved: {}", path.error().message());
+                    saved->set_value();
+                  }});
+  saved->get_future().wait_for(kSaveAtStopTimeout);
+  server->stop();
+  link.detach();
+  actors.stop();
+  return {};
+}
+
+}  // namespace
+}  // namespace strata::cache_manager
+
+int main(int argc, char** argv) {
+  auto context = strata::rpc::start_process(argc, argv, "cache-manager",
+                                            "Keeps the experts that are used most in the arena.");
+  if (!context) return strata::rpc::startup_failed(context.error());
+  strata::Status status = strata::cache_manager::run(*context);
+  return status.ok() ? 0 : strata::rpc::startup_failed(status);
+}

@@ -1,0 +1,232 @@
+// The demo model in one process: window loop, host device and dispatch together, without expert workers
+// (misses are computed here), so that what is judged is the engine's own share of the numbers contract.
+
+#include <gtest/gtest.h>
+
+#include "gpu-worker/fake_device.h"
+#include "gpu-worker/host/host_device.h"
+#include "gpu-worker/window_loop.h"
+#include "services/gguf/gguf_file.h"
+#include "services/sys/cpus.h"
+#include "tests/support/test_data.h"
+
+namespace strata::gpu_worker {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+const model::ModelWeights& demo_weights() {
+  static const model::ModelWeights weights = [] {
+    auto file = gguf::GgufFile::open(tests::models_golden_model().string());
+    CHECK(file.has_value(), "{}", file.error().message());
+    auto loaded = model::load_model(*file);
+    CHECK(loaded.has_value(), "{}", loaded.error().message());
+    return std::move(*loaded);
+  }();
+  return weights;
+}
+
+// Some text-like tokens: what they mean does not matter here.
+Tokens prompt_of(uint32_t count, uint32_t seed) {
+  Tokens prompt;
+  uint32_t value = seed;
+  for (uint32_t i = 0; i < count; ++i) {
+    value = value * 1664525 + 1013904223;
+    prompt.push_back(static_cast<int32_t>((value >> 8) % demo_weights().config.vocab));
+  }
+  return prompt;
+}
+
+// One engine with its own arena.
+class Engine {
+ public:
+  explicit Engine(const std::string& slots, uint32_t threads = 1) {
+    config::Settings settings;
+    settings.engine_sequences.set(3);
+    settings.engine_context_tokens.set(256);
+    settings.engine_prefill_chunk_tokens.set(16);
+    settings.cpu_experts_workers.set(0);
+    CHECK(settings.find("experts.slots")->parse(slots).ok());
+    const model::ModelWeights& weights = demo_weights();
+    auto plan =
+        make_plan(weights.config, settings, 256, plan_input(weights, 256, sys::available_memory_bytes()));
+    CHECK(plan.has_value(), "{}", plan.error().message());
+    workers_ = std::make_unique<ExpertWorkers>(
+        ExpertWorkersOptions{.run_id = "unittest", .geometry = plan->board, .expected = 0});
+    auto device = HostDevice::create({.weights = &weights,
+                                      .plan = *plan,
+                                      .numerics = quant::Numerics::kReproducible,
+                                      .threads = threads,
+                                      .run_id = "unittest",
+                                      .workers = workers_.get()});
+    CHECK(device.has_value(), "{}", device.error().message());
+    device_ = std::move(*device);
+    loop_ = std::make_unique<WindowLoop>(WindowLoopOptions{
+        .device = device_.get(), .context_tokens = 256, .prefill_chunk_tokens = plan->prefill_chunk_tokens});
+  }
+
+  HostDevice& device() { return *device_; }
+  WindowLoop& loop() { return *loop_; }
+
+  // Makes the first `count` slots resident, spread over the layers, before anything runs.
+  void fill(uint32_t count) {
+    const auto& layers = demo_weights().layers;
+    shm::Segment arena = attach_arena();
+    ResidentTable& residents = device_->residents();
+    uint64_t epoch = residents.begin_attachment();
+    for (uint32_t slot = 0; slot < count; ++slot) {
+      auto layer = static_cast<uint32_t>(slot % layers.size());
+      exchange(arena, epoch, slot, layer, static_cast<uint32_t>(slot / layers.size()));
+    }
+  }
+  // Puts another expert of the layer into each of the first slots: not one stays where it was.
+  void exchange_all(uint32_t count) {
+    const auto& layers = demo_weights().layers;
+    shm::Segment arena = attach_arena();
+    uint64_t epoch = device_->residents().begin_attachment();
+    for (uint32_t slot = 0; slot < count; ++slot) {
+      auto layer = static_cast<uint32_t>(slot % layers.size());
+      const model::LayerExperts& experts = layers[layer].moe.experts;
+      exchange(arena, epoch, slot, layer, experts.count - 1 - static_cast<uint32_t>(slot / layers.size()));
+    }
+  }
+
+  std::shared_ptr<RecordingListener> start(const Tokens& prompt, uint32_t max_tokens,
+                                           model::SamplingParams sampling = {.temperature = 0},
+                                           const Tokens& known = {}) {
+    auto heard = std::make_shared<RecordingListener>();
+    CHECK(loop_
+              ->submit(std::make_shared<Generation>(GenerationRequest{.request_id = "r",
+                                                                      .prompt = prompt,
+                                                                      .generated = known,
+                                                                      .sampling = sampling,
+                                                                      .max_tokens = max_tokens,
+                                                                      .end_tokens = {}},
+                                                    heard))
+              .ok());
+    return heard;
+  }
+  Tokens answer(const Tokens& prompt, uint32_t max_tokens,
+                model::SamplingParams sampling = {.temperature = 0}, const Tokens& known = {}) {
+    auto heard = start(prompt, max_tokens, sampling, known);
+    EXPECT_TRUE(heard->wait_over());
+    return heard->tokens();
+  }
+
+ private:
+  shm::Segment attach_arena() {
+    ArenaHandle handle = device_->arena();
+    auto arena = shm::Segment::attach(handle.segment, shm::SegmentKind::kArena, shm::kArenaLayoutVersion,
+                                      handle.bytes, handle.instance_id);
+    CHECK(arena.has_value(), "{}", arena.error().message());
+    return std::move(*arena);
+  }
+  // The four steps, through the loop's inbox as the services do it.
+  void exchange(const shm::Segment& arena, uint64_t epoch, uint32_t slot, uint32_t layer, uint32_t expert) {
+    ResidentTable& residents = device_->residents();
+    bool accepted = false;
+    ExpertExchange wanted{slot, layer, expert};
+    at_boundary([&] { accepted = (*residents.retire(epoch, {&wanted, 1}))[0]; });
+    if (!accepted) return;
+    demo_weights().layers[layer].moe.experts.write_record(
+        expert, shm::arena_slots(arena) + uint64_t{slot} * device_->arena().slot_bytes);
+    at_boundary([&] { CHECK(residents.land(epoch, {&slot, 1}).has_value()); });
+  }
+  void at_boundary(const std::function<void()>& apply) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool replied = false;
+    CHECK(loop_
+              ->at_boundary(apply,
+                            [&] {
+                              std::lock_guard lock(mutex);
+                              replied = true;
+                              changed.notify_all();
+                            })
+              .ok());
+    std::unique_lock lock(mutex);
+    CHECK(changed.wait_for(lock, std::chrono::seconds(30), [&] { return replied; }));
+  }
+
+  std::unique_ptr<ExpertWorkers> workers_;
+  std::unique_ptr<HostDevice> device_;
+  std::unique_ptr<WindowLoop> loop_;
+};
+
+constexpr model::SamplingParams kSeeded{
+    .temperature = 1.0f, .top_k = 20, .top_p = 0.95f, .repetition_penalty = 1.1f, .seed = 42};
+
+TEST(HostEngine, AnswersTheSameWithNoneSomeAndAllExpertsResident) {
+  Tokens prompt = prompt_of(40, 1);
+  Engine none("0");
+  Tokens greedy = none.answer(prompt, 24);
+  Tokens seeded = none.answer(prompt, 24, kSeeded);
+  ASSERT_EQ(greedy.size(), 24u);
+  EXPECT_EQ(none.device().dispatch_counters().hits, 0u);
+  for (const char* slots : {"25%", "100%"}) {
+    Engine engine(slots, 2);
+    engine.fill(engine.device().arena().slot_count);
+    EXPECT_EQ(engine.answer(prompt, 24), greedy) << slots;
+    EXPECT_EQ(engine.answer(prompt, 24, kSeeded), seeded) << slots;
+    EXPECT_GT(engine.device().dispatch_counters().hits, 0u) << slots;
+  }
+}
+
+TEST(HostEngine, AnswersTheSameWhileExpertsAreExchanged) {
+  Tokens prompt = prompt_of(20, 2);
+  Engine engine("25%");
+  Tokens alone = engine.answer(prompt, 60);
+  uint32_t count = engine.device().arena().slot_count;
+  auto heard = engine.start(prompt, 60);
+  engine.fill(count);
+  engine.exchange_all(count);
+  ASSERT_TRUE(heard->wait_over());
+  EXPECT_EQ(heard->tokens(), alone);
+  EXPECT_GT(engine.device().residents().slots_used(), 0u);
+}
+
+TEST(HostEngine, SeveralAtOnceGetTheAnswersThatEachGetsAlone) {
+  Engine engine("0", 2);
+  std::vector<Tokens> prompts = {prompt_of(50, 3), prompt_of(1, 4), prompt_of(33, 5)};
+  std::vector<Tokens> alone;
+  for (const Tokens& prompt : prompts) alone.push_back(engine.answer(prompt, 20, kSeeded));
+  std::vector<std::shared_ptr<RecordingListener>> together;
+  for (const Tokens& prompt : prompts) together.push_back(engine.start(prompt, 20, kSeeded));
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    ASSERT_TRUE(together[i]->wait_over());
+    EXPECT_EQ(together[i]->tokens(), alone[i]) << i;
+  }
+}
+
+TEST(HostEngine, GoesOnWithTheSameTokensAfterAResubmission) {
+  Engine engine("0");
+  Tokens prompt = prompt_of(21, 6);
+  for (const model::SamplingParams& sampling : {model::SamplingParams{.temperature = 0}, kSeeded}) {
+    Tokens whole = engine.answer(prompt, 24, sampling);
+    for (std::ptrdiff_t known : {1, 10, 23}) {
+      Tokens rest = engine.answer(prompt, 24, sampling, Tokens(whole.begin(), whole.begin() + known));
+      EXPECT_EQ(rest, Tokens(whole.begin() + known, whole.end())) << "after " << known;
+    }
+  }
+}
+
+TEST(HostEngine, AReusedSequenceRemembersNothing) {
+  Engine engine("0");
+  Tokens first = engine.answer(prompt_of(30, 7), 10);
+  engine.answer(prompt_of(100, 8), 30);
+  EXPECT_EQ(engine.answer(prompt_of(30, 7), 10), first);
+}
+
+TEST(HostEngine, TellsWhereItsTimeGoes) {
+  Engine engine("0");
+  engine.answer(prompt_of(8, 9), 8);
+  const LoopCounters& counters = engine.loop().counters();
+  EXPECT_EQ(counters.decode_windows, 7u);
+  uint64_t staged = 0;
+  for (const auto& stage : counters.stage_ns) staged += stage;
+  EXPECT_GT(staged, counters.decode_ns / 2) << "most of a window is in some stage";
+  EXPECT_LE(staged, counters.decode_ns + counters.decode_ns / 4);
+}
+
+}  // namespace
+}  // namespace strata::gpu_worker
