@@ -22,7 +22,7 @@ endforeach()
 if(STRATA_SANITIZE)
   add_compile_definitions(STRATA_SANITIZED=1)
   # g++ 12 reports variables inside std::format-like machinery and coroutines as maybe-uninitialized under sanitizers.
-  add_compile_options(-Wno-maybe-uninitialized)
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 
 find_program(STRATA_CCACHE ccache)
