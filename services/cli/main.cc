@@ -185,8 +185,8 @@ int wrong_options(const CLI::App& app, const CLI::ParseError& error, int argc, c
   for (int i = 1; i < argc && hint.empty(); ++i) {
     std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
     bool named = word == command->get_name() || std::find(known.begin(), known.end(), word) != known.end();
-    if (!named && (command_missing || said.find(word) != std::string::npos))
-      hint = config::did_you_mean(word, known);
+    bool meant = command_missing || word.starts_with("--") || said.find(word) != std::string::npos;
+    if (!named && meant) hint = config::did_you_mean(word, known);
   }
   std::fprintf(stderr, "strata: %s%s\nstrata %s--help explains the options\n", said.c_str(), hint.c_str(),
                command == &app ? "" : (command->get_name() + " ").c_str());

@@ -8,6 +8,7 @@
 
 #include "services/rpc/process_main.h"
 #include "services/rpc/server.h"
+#include "strata/v1/process.grpc.pb.h"
 
 namespace {
 
