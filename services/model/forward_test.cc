@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "services/model/golden_fixture.h"
+#include "services/model/sparse_attention.h"
 
 namespace strata::model {
 namespace {
@@ -159,6 +160,39 @@ TEST_F(ForwardTest, RefusesBadRowsBeforeAnythingChanges) {
       << "the last place can be used";
   EXPECT_EQ(run({{.sequence = &a, .token = 1}}).code(), Code::kOutOfRange);
   EXPECT_TRUE(run({}).ok());
+}
+
+// A long window is attended in tiles of rows; the smallest possible ones against a single one.
+TEST_F(ForwardTest, TilesOfRowsDoNotShowInTheAttention) {
+  const ModelConfig& config = weights_->config;
+  uint32_t layer = 0;
+  while (config.layer_kinds[layer] != LayerKind::kAttention) ++layer;
+  const Rope rope(config.rope);
+  Parallel parallel(1);
+  std::vector<float> values(std::size_t{kRowsMax} * config.hidden);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>((i * 7919) % 1009) * 0.002f - 1.0f;
+  const auto attend = [&](std::size_t tile_floats) {
+    SequenceState state(config, kCapacity);
+    Window window;
+    window.segments = {{.sequence = &state, .row_begin = 0, .row_count = kRowsMax, .position = 0}};
+    window.turns.resize(std::size_t{kRowsMax} * 2 * rope.pairs());
+    for (uint32_t row = 0; row < kRowsMax; ++row) {
+      window.places.push_back({.segment = 0, .position = row});
+      rope.turn_at(row, window.turns.data() + std::size_t{row} * 2 * rope.pairs());
+    }
+    SparseAttention attention(config, Numerics::kReproducible, kRowsMax, rope, parallel, tile_floats);
+    quant::Activations input(values.data(), kRowsMax, config.hidden, config.hidden);
+    std::vector<float> output(values.size());
+    uint32_t observed = 0;
+    attention.run(weights_->layers[layer].attention, layer, window, input, output.data(),
+                  [&](uint32_t, uint32_t row, std::span<const uint32_t>) { EXPECT_EQ(row, observed++); });
+    EXPECT_EQ(observed, kRowsMax);
+    return output;
+  };
+  const auto whole = attend(SparseAttention::kTileFloats);
+  EXPECT_EQ(attend(1), whole);
+  EXPECT_EQ(attend(1000), whole);
 }
 
 TEST_F(ForwardTest, TellsWhereTheTimeWent) {

@@ -63,9 +63,11 @@ void MoeBlock::route_rows(const MoeWeights& weights, quant::Activations& input) 
 void MoeBlock::run(const MoeWeights& weights, uint32_t layer, quant::Activations& input, MoeExecutor& experts,
                    float* output) {
   const uint32_t rows = input.tokens(), used = config_.experts_used, hidden = config_.hidden;
-  const LayerExperts& routed = weights.experts;
-  if (quant::needs_q8(routed.gate.type, numerics_) || quant::needs_q8(routed.up.type, numerics_))
-    input.ensure_q8();
+  // Before begin(): from then on the executor may read the input on other threads.
+  for (const Matrix* matrix :
+       {&weights.experts.gate, &weights.experts.up, &weights.shared.gate, &weights.shared.up}) {
+    if (quant::needs_q8(matrix->type, numerics_)) input.ensure_q8();
+  }
   experts.begin({.layer = layer, .tokens = rows, .top_k = used, .input = &input, .experts = ids_.data()});
   run_shared(weights, input);
   const std::span<const float* const> parts = experts.finish();

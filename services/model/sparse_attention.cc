@@ -11,9 +11,6 @@
 namespace strata::model {
 namespace {
 
-// Scores of one tile of rows: 16 MiB, so that a long prompt chunk at a long context does not need rows times
-// context.
-constexpr std::size_t kTileFloats = std::size_t{4} << 20;
 // Multiplications that are worth handing to another thread.
 constexpr uint64_t kMultipliesPerPiece = 1 << 16;
 
@@ -46,17 +43,19 @@ void choose_blocks(std::span<const float> scores, uint32_t count, std::span<floa
 }
 
 SparseAttention::SparseAttention(const ModelConfig& config, quant::Numerics numerics, uint32_t rows_max,
-                                 const Rope& rope, Parallel& parallel)
+                                 const Rope& rope, Parallel& parallel, std::size_t tile_floats)
     : config_(config),
       numerics_(numerics),
       rope_(rope),
       parallel_(parallel),
+      tile_floats_(tile_floats),
       queries_(std::size_t{rows_max} * config.heads * 2 * config.head_dim),
       keys_(std::size_t{rows_max} * config.kv_heads * config.head_dim),
       values_(std::size_t{rows_max} * config.kv_heads * config.head_dim),
       indexer_queries_(std::size_t{rows_max} * config.indexer_heads * config.indexer_dim),
       indexer_keys_(std::size_t{rows_max} * config.indexer_dim),
       heads_(std::size_t{rows_max} * config.heads * config.head_dim),
+      block_turns_(std::size_t{rows_max} * 2 * rope.pairs()),
       plans_(rows_max) {}
 
 void SparseAttention::run(const AttentionWeights& weights, uint32_t layer, const Window& window,
@@ -130,7 +129,6 @@ void SparseAttention::finish_blocks(const AttentionWeights& weights, uint32_t la
   const uint32_t block = config_.block_tokens[layer], dim = config_.indexer_dim;
   const std::size_t row_bytes = dim * sizeof(float);
   parallel_.run(window.rows(), 8, [&](uint32_t begin, uint32_t end) {
-    std::vector<float> turn(std::size_t{2} * rope_.pairs());
     for (uint32_t row = begin; row < end; ++row) {
       const RowPlace& place = window.places[row];
       if ((place.position + 1) % block != 0) continue;
@@ -147,8 +145,9 @@ void SparseAttention::finish_blocks(const AttentionWeights& weights, uint32_t la
       }
       for (uint32_t j = 0; j < dim; ++j) key[j] /= static_cast<float>(block);
       rms_norm(key, weights.indexer_k_norm.data, config_.eps, dim, key);
-      rope_.turn_at(place.position + 1 - block, turn.data());
-      rope_.rotate(turn.data(), key);
+      float* turn = block_turns_.data() + std::size_t{row} * 2 * rope_.pairs();
+      rope_.turn_at(place.position + 1 - block, turn);
+      rope_.rotate(turn, key);
     }
   });
   for (const Segment& segment : window.segments) {
@@ -180,7 +179,7 @@ uint32_t SparseAttention::plan_tile(uint32_t layer, const Window& window, uint32
     plan.scores = score_floats;
     if (plan.chooses) block_floats += plan.blocks;
     score_floats += std::size_t{plan.attended} * config_.heads;
-    if (tile_rows_ > 0 && block_floats + score_floats > kTileFloats) {
+    if (tile_rows_ > 0 && block_floats + score_floats > tile_floats_) {
       block_floats = plan.block_scores;
       score_floats = plan.scores;
       break;

@@ -23,8 +23,12 @@ class SparseAttention {
  public:
   using BlocksObserver = std::function<void(uint32_t layer, uint32_t row, std::span<const uint32_t> blocks)>;
 
+  // Scores of one tile of rows: 16 MiB, so that a long prompt chunk at a long context does not need rows
+  // times context.
+  static constexpr std::size_t kTileFloats = std::size_t{4} << 20;
+
   SparseAttention(const ModelConfig& config, quant::Numerics numerics, uint32_t rows_max, const Rope& rope,
-                  Parallel& parallel);
+                  Parallel& parallel, std::size_t tile_floats = kTileFloats);
 
   // output (rows, H) from input (rows, H); moves the layer's state of every sequence of the window on.
   void run(const AttentionWeights& weights, uint32_t layer, const Window& window, quant::Activations& input,
@@ -60,11 +64,13 @@ class SparseAttention {
   const quant::Numerics numerics_;
   const Rope& rope_;
   Parallel& parallel_;
+  const std::size_t tile_floats_;
   std::vector<float> queries_;          // (rows, nq, 2, d): query and gate of each head
   std::vector<float> keys_, values_;    // (rows, nkv, d)
   std::vector<float> indexer_queries_;  // (rows, ni, di)
   std::vector<float> indexer_keys_;     // (rows, di) raw
   std::vector<float> heads_;            // (rows, nq, d)
+  std::vector<float> block_turns_;      // (rows, 2, pairs): rotation of the block that ends with the row
   std::vector<RowPlan> plans_;          // rows of the present tile: the first tile_rows_
   uint32_t tile_rows_ = 0;
   std::vector<float> block_scores_, block_scratch_, scores_;
