@@ -48,8 +48,9 @@ std::size_t utf8_length(std::string_view text) {
   return length;
 }
 
-// Whatever the message holds, an event stays one line, and JSON stays JSON: control characters are escaped,
-// and bytes that are not UTF-8 become U+FFFD.
+// Whatever the message holds, JSON stays JSON on one line, and a line of text cannot pass for the beginning
+// of another event: control characters are escaped, further lines are indented, and bytes that are not UTF-8
+// become U+FFFD.
 void append_escaped(spdlog::memory_buf_t& out, std::string_view text, bool json) {
   auto to = fmt::appender(out);
   while (!text.empty()) {
@@ -61,7 +62,7 @@ void append_escaped(spdlog::memory_buf_t& out, std::string_view text, bool json)
     } else if (json && (c == '"' || c == '\\')) {
       fmt::format_to(to, "\\{}", static_cast<char>(c));
     } else if (c == '\n') {
-      fmt::format_to(to, "\\n");
+      fmt::format_to(to, "{}", json ? "\\n" : "\n    ");
     } else if (c == '\t') {
       fmt::format_to(to, "\\t");
     } else if (c < 0x20 || c == 0x7F) {

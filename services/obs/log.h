@@ -1,6 +1,6 @@
 #pragma once
-// Structured logging. One line per event: text for people, JSON for machines (properly escaped). Never the
-// content of a conversation (rule I7).
+// Structured logging. One line per event in JSON (properly escaped); in text, further lines of a message are
+// indented. Never the content of a conversation (rule I7).
 //
 //   obs::info("exchange", "slot {} now holds layer {} expert {}", slot, layer, expert);
 //

@@ -31,9 +31,9 @@ TEST(Log, WritesOneReadableLinePerEvent) {
       << line;
 }
 
-TEST(Log, KeepsALineOneLineWhateverTheMessageHolds) {
+TEST(Log, IndentsFurtherLinesSoThatNoneLooksLikeAnEvent) {
   std::string line = logged({.process = "gateway"}, Level::kError, "http", "two\nlines\tand \x1b[31mcolour");
-  EXPECT_THAT(line, HasSubstr("two\\nlines\\tand \\u001b[31mcolour\n"));
+  EXPECT_THAT(line, HasSubstr("two\n    lines\\tand \\u001b[31mcolour\n"));
 }
 
 TEST(Log, EscapesJson) {
