@@ -1,0 +1,80 @@
+#include "gateway/api/api_error.h"
+
+#include <fmt/format.h>
+
+#include "gateway/api/json_text.h"
+
+namespace strata::gateway {
+
+ApiError invalid_request(std::string message, std::optional<std::string> param) {
+  return {.message = std::move(message), .param = std::move(param)};
+}
+
+ApiError not_found(std::string message, std::string code) {
+  return {.status = 404, .message = std::move(message), .code = std::move(code)};
+}
+
+ApiError overloaded(uint32_t waiting, uint32_t retry_after_s) {
+  return {.status = 429,
+          .type = "rate_limit_error",
+          .message =
+              fmt::format("all sequences are in use and {} requests wait already; try again later", waiting),
+          .code = "queue_full",
+          .retry_after_s = retry_after_s};
+}
+
+ApiError context_exceeded(uint64_t prompt_tokens, uint64_t context_tokens) {
+  return {.message = fmt::format(
+              "the prompt has {} tokens and the context holds {}, of which the answer needs at least one",
+              prompt_tokens, context_tokens),
+          .code = "context_length_exceeded"};
+}
+
+ApiError model_loading(double progress) {
+  return {.status = 503,
+          .type = "server_error",
+          .message = fmt::format("the model is being loaded ({:.0f}%)", progress * 100),
+          .code = "model_loading",
+          .retry_after_s = 2};
+}
+
+ApiError engine_away() {
+  return {.status = 503,
+          .type = "server_error",
+          .message = "the engine is restarting",
+          .code = "engine_unavailable",
+          .retry_after_s = 2};
+}
+
+ApiError waited_too_long() {
+  return {.status = 503,
+          .type = "server_error",
+          .message = "no sequence became free in time; try again later",
+          .code = "timeout",
+          .retry_after_s = 10};
+}
+
+ApiError engine_failed(std::string message) {
+  return {.status = 500, .type = "server_error", .message = std::move(message), .code = "engine_error"};
+}
+
+ApiError shutting_down() {
+  return {.status = 503,
+          .type = "server_error",
+          .message = "the server is shutting down",
+          .code = "shutting_down",
+          .retry_after_s = 5};
+}
+
+std::string error_json(const ApiError& error) {
+  boost::json::object detail;
+  detail["message"] = error.message;
+  detail["type"] = error.type;
+  detail["param"] = error.param ? boost::json::value(*error.param) : boost::json::value(nullptr);
+  detail["code"] = error.code ? boost::json::value(*error.code) : boost::json::value(nullptr);
+  boost::json::object body;
+  body["error"] = std::move(detail);
+  return to_json(body);
+}
+
+}  // namespace strata::gateway

@@ -1,0 +1,38 @@
+#pragma once
+// What a client is told when a request cannot be served: an HTTP status and OpenAI's error object
+// {"error":{"message","type","param","code"}} (api-cases, rule B31). The text never holds raw input beyond an
+// escaped snippet.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tl/expected.hpp>
+
+namespace strata::gateway {
+
+struct ApiError {
+  uint32_t status = 400;
+  std::string type = "invalid_request_error";
+  std::string message;
+  std::optional<std::string> param = {};
+  std::optional<std::string> code = {};
+  std::optional<uint32_t> retry_after_s = {};  // becomes the Retry-After header
+};
+
+template <class T>
+using ApiResult = tl::expected<T, ApiError>;
+
+ApiError invalid_request(std::string message, std::optional<std::string> param = {});
+ApiError not_found(std::string message, std::string code);
+ApiError overloaded(uint32_t waiting, uint32_t retry_after_s);
+ApiError context_exceeded(uint64_t prompt_tokens, uint64_t context_tokens);
+ApiError model_loading(double progress);
+ApiError engine_away();
+ApiError waited_too_long();
+ApiError engine_failed(std::string message);
+ApiError shutting_down();
+
+// The body of the response; the same object goes into a stream that has already begun.
+std::string error_json(const ApiError& error);
+
+}  // namespace strata::gateway

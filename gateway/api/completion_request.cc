@@ -1,0 +1,102 @@
+#include "gateway/api/completion_request.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/string.hpp>
+
+#include "gateway/api/json_text.h"
+#include "services/base/limits.h"
+
+namespace strata::gateway {
+
+namespace {
+
+ApiError bad_prompt(const boost::json::value& got) {
+  return invalid_request(
+      fmt::format("prompt must be a string, an array of strings, or an array of token ids, got {}",
+                  describe(got)),
+      "prompt");
+}
+
+ApiResult<std::vector<int32_t>> read_tokens(const boost::json::array& list, uint32_t vocab) {
+  std::vector<int32_t> tokens;
+  tokens.reserve(list.size());
+  for (const auto& element : list) {
+    auto id = whole_number(element);
+    if (!id) return tl::unexpected(bad_prompt(element));
+    if (*id < 0 || *id >= vocab) {
+      return tl::unexpected(
+          invalid_request(fmt::format("prompt: {} is no token id below {}", *id, vocab), "prompt"));
+    }
+    tokens.push_back(static_cast<int32_t>(*id));
+  }
+  return tokens;
+}
+
+ApiResult<std::vector<CompletionPrompt>> read_prompts(const boost::json::value* value, uint32_t vocab) {
+  if (value == nullptr) return tl::unexpected(invalid_request("prompt is missing", "prompt"));
+  std::vector<CompletionPrompt> prompts;
+  if (value->is_string()) {
+    prompts.emplace_back(std::string(value->get_string()));
+    return prompts;
+  }
+  if (!value->is_array() || value->get_array().empty()) return tl::unexpected(bad_prompt(*value));
+  const boost::json::array& list = value->get_array();
+  if (list.front().is_number()) {
+    auto tokens = read_tokens(list, vocab);
+    if (!tokens) return tl::unexpected(std::move(tokens).error());
+    prompts.emplace_back(std::move(*tokens));
+    return prompts;
+  }
+  if (list.size() > kPromptsMax) {
+    return tl::unexpected(invalid_request(
+        fmt::format("prompt may hold at most {} prompts, got {}", kPromptsMax, list.size()), "prompt"));
+  }
+  for (const auto& element : list) {
+    if (element.is_string()) {
+      prompts.emplace_back(std::string(element.get_string()));
+    } else if (element.is_array() && !element.get_array().empty()) {
+      auto tokens = read_tokens(element.get_array(), vocab);
+      if (!tokens) return tl::unexpected(std::move(tokens).error());
+      prompts.emplace_back(std::move(*tokens));
+    } else {
+      return tl::unexpected(bad_prompt(element));
+    }
+  }
+  return prompts;
+}
+
+}  // namespace
+
+ApiResult<CompletionRequest> parse_completion_request(const boost::json::object& body, uint32_t vocab) {
+  FieldReader fields(body);
+  CompletionRequest request;
+  request.common = read_common_fields(fields, vocab);
+  const bool has_cap =
+      fields.find("max_tokens") != nullptr || fields.find("max_completion_tokens") != nullptr;
+  if (!has_cap) request.common.max_tokens = kCompletionTokensDefault;
+  if (auto top = fields.integer("logprobs", 0, kTopLogprobsMax)) {
+    request.common.logprobs = true;
+    request.common.top_logprobs = static_cast<uint32_t>(*top);
+  }
+  request.echo = fields.boolean("echo").value_or(false);
+  if (request.echo && request.common.logprobs) {
+    fields.fail(
+        "echo",
+        "echo together with logprobs is not supported: the prompt's tokens have no log probabilities");
+  }
+  if (auto best_of = fields.integer("best_of", 1, 128); best_of && *best_of != 1) {
+    fields.fail("best_of",
+                fmt::format("best_of must be 1: it is not supported by this version, got {}", *best_of));
+  }
+  if (auto suffix = fields.string("suffix"); suffix && !suffix->empty())
+    fields.fail("suffix", "suffix is not supported");
+  if (fields.failed()) return fields.error();
+  auto prompts = read_prompts(fields.find("prompt"), vocab);
+  if (!prompts) return tl::unexpected(std::move(prompts).error());
+  request.prompts = std::move(*prompts);
+  return request;
+}
+
+}  // namespace strata::gateway

@@ -1,0 +1,158 @@
+#include "gateway/api/request_fields.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/string.hpp>
+#include <charconv>
+#include <limits>
+
+#include "gateway/api/json_text.h"
+#include "services/base/limits.h"
+
+namespace strata::gateway {
+
+namespace {
+
+constexpr double kBiasMax = 100;
+constexpr std::size_t kBiasEntriesMax = 4096;
+constexpr std::size_t kStopBytesMax = 1024;
+
+std::optional<float> narrow(std::optional<double> value) {
+  if (!value) return {};
+  return static_cast<float>(*value);
+}
+
+std::optional<uint64_t> read_seed(FieldReader& fields) {
+  const boost::json::value* value = fields.find("seed");
+  if (value == nullptr) return {};
+  if (value->is_uint64()) return value->get_uint64();
+  auto number = whole_number(*value);
+  if (!number) {
+    fields.fail("seed",
+                fmt::format("seed must be a whole number of at most 64 bits, got {}", describe(*value)));
+    return {};
+  }
+  if (*number == -1) return {};  // the usual way to ask for a random one
+  return static_cast<uint64_t>(*number);
+}
+
+std::vector<std::string> read_stop(FieldReader& fields) {
+  const boost::json::value* value = fields.find("stop");
+  if (value == nullptr) return {};
+  std::vector<std::string> stops;
+  if (value->is_string()) {
+    stops.emplace_back(value->get_string());
+  } else if (value->is_array()) {
+    for (const auto& element : value->get_array()) {
+      if (!element.is_string()) {
+        fields.fail("stop", fmt::format("stop must be a string or an array of strings, got {} in it",
+                                        describe(element)));
+        return {};
+      }
+      stops.emplace_back(element.get_string());
+    }
+  } else {
+    fields.fail("stop",
+                fmt::format("stop must be a string or an array of strings, got {}", describe(*value)));
+    return {};
+  }
+  if (stops.size() > kStopStringsMax) {
+    fields.fail("stop",
+                fmt::format("stop may hold at most {} strings, got {}", kStopStringsMax, stops.size()));
+  }
+  for (const std::string& stop : stops) {
+    if (stop.empty()) fields.fail("stop", "a stop string must not be empty");
+    if (stop.size() > kStopBytesMax) {
+      fields.fail("stop",
+                  fmt::format("a stop string may have at most {} bytes, got {}", kStopBytesMax, stop.size()));
+    }
+  }
+  return stops;
+}
+
+std::vector<std::pair<int32_t, float>> read_logit_bias(FieldReader& fields, uint32_t vocab) {
+  const boost::json::object* object = fields.object("logit_bias");
+  if (object == nullptr) return {};
+  if (object->size() > kBiasEntriesMax) {
+    fields.fail("logit_bias", fmt::format("logit_bias may hold at most {} tokens, got {}", kBiasEntriesMax,
+                                          object->size()));
+    return {};
+  }
+  std::vector<std::pair<int32_t, float>> biases;
+  FieldReader values(*object, "logit_bias.");
+  for (const auto& member : *object) {
+    const std::string_view key = member.key();
+    uint32_t token = 0;
+    auto parsed = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || token >= vocab) {
+      fields.fail("logit_bias", fmt::format("logit_bias: {} is no token id below {}", snippet(key), vocab));
+      return {};
+    }
+    auto bias = values.number(key, {.min = -kBiasMax, .max = kBiasMax});
+    if (values.failed()) {
+      fields.fail(values.error().value());
+      return {};
+    }
+    biases.emplace_back(static_cast<int32_t>(token), static_cast<float>(bias.value_or(0)));
+  }
+  return biases;
+}
+
+SamplingFields read_sampling(FieldReader& fields, uint32_t vocab) {
+  SamplingFields sampling;
+  sampling.temperature = narrow(fields.number("temperature", {.min = 0, .max = 2}));
+  sampling.top_p = narrow(fields.number("top_p", {.min = 0, .max = 1, .above_min = true}));
+  sampling.min_p = narrow(fields.number("min_p", {.min = 0, .max = 1}));
+  if (auto top_k = fields.integer("top_k", -1, std::numeric_limits<int32_t>::max())) {
+    sampling.top_k = *top_k < 0 ? 0 : static_cast<uint32_t>(*top_k);  // -1 is off, too, in several servers
+  }
+  const char* repetition =
+      fields.find("repetition_penalty") != nullptr ? "repetition_penalty" : "repeat_penalty";
+  sampling.repetition_penalty = narrow(fields.number(repetition, {.min = 0, .max = 10, .above_min = true}));
+  sampling.presence_penalty = narrow(fields.number("presence_penalty", {.min = -2, .max = 2}));
+  sampling.frequency_penalty = narrow(fields.number("frequency_penalty", {.min = -2, .max = 2}));
+  if (auto last = fields.integer("repeat_last_n", 0, std::numeric_limits<int32_t>::max())) {
+    sampling.penalty_last_n = static_cast<uint32_t>(*last);
+  }
+  sampling.seed = read_seed(fields);
+  sampling.logit_bias = read_logit_bias(fields, vocab);
+  return sampling;
+}
+
+// -1 means "what the context leaves", as null does.
+std::optional<uint32_t> read_cap(FieldReader& fields, std::string_view name) {
+  auto cap = fields.integer(name, -1, std::numeric_limits<int32_t>::max());
+  if (!cap || *cap == -1) return {};
+  if (*cap == 0) {
+    fields.fail(name, fmt::format("{} must be at least 1, got 0", name));
+    return {};
+  }
+  return static_cast<uint32_t>(*cap);
+}
+
+}  // namespace
+
+CommonFields read_common_fields(FieldReader& fields, uint32_t vocab) {
+  CommonFields common;
+  common.model = fields.string("model").value_or("");
+  common.stream = fields.boolean("stream").value_or(false);
+  if (const auto* options = fields.object("stream_options")) {
+    FieldReader nested(*options, "stream_options.");
+    common.include_usage = nested.boolean("include_usage").value_or(false);
+    if (nested.failed()) fields.fail(nested.error().value());
+    if (!common.stream) fields.fail("stream_options", "stream_options is allowed only when stream is true");
+  }
+  if (auto n = fields.integer("n", 1, 128); n && *n != 1) {
+    fields.fail("n",
+                fmt::format("n must be 1: several choices are not supported by this version, got {}", *n));
+  }
+  common.sampling = read_sampling(fields, vocab);
+  common.stop = read_stop(fields);
+  auto max_completion_tokens = read_cap(fields, "max_completion_tokens");
+  auto max_tokens = read_cap(fields, "max_tokens");
+  common.max_tokens = max_completion_tokens ? max_completion_tokens : max_tokens;
+  return common;
+}
+
+}  // namespace strata::gateway

@@ -1,0 +1,41 @@
+#pragma once
+// What /v1/chat/completions and /v1/completions have in common: sampling, caps, stop strings, streaming. One
+// place, so that every field means the same everywhere (rule A9). docs/api.md lists the fields; a test
+// compares.
+
+#include <boost/json/object.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gateway/api/field_reader.h"
+
+namespace strata::gateway {
+
+// The sampling fields of a request; what is not set comes from the model's file or the configuration.
+struct SamplingFields {
+  std::optional<float> temperature, top_p, min_p;
+  std::optional<uint32_t> top_k;
+  std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
+  std::optional<uint32_t> penalty_last_n;
+  std::optional<uint64_t> seed;  // not set: a random one
+  std::vector<std::pair<int32_t, float>> logit_bias;
+};
+
+struct CommonFields {
+  std::string model;
+  bool stream = false;
+  bool include_usage = false;
+  SamplingFields sampling;
+  std::vector<std::string> stop;
+  std::optional<uint32_t> max_tokens;  // not set: what the context leaves
+  bool logprobs = false;
+  uint32_t top_logprobs = 0;
+};
+
+// Everything but logprobs, whose form differs. vocab: token ids in logit_bias must be below it.
+CommonFields read_common_fields(FieldReader& fields, uint32_t vocab);
+
+}  // namespace strata::gateway

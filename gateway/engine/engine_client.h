@@ -1,0 +1,99 @@
+#pragma once
+// The gpu-worker as the rest of the gateway sees it: plain structs and callbacks, no gRPC types. The real one
+// is grpc_engine.h; tests use a scripted one.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "services/base/status.h"
+
+namespace strata::gateway {
+
+// What a request samples with, every field decided.
+struct Sampling {
+  float temperature = 1.0f;
+  uint32_t top_k = 0;
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  float repetition_penalty = 1.0f;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  uint32_t penalty_last_n = 64;
+  uint64_t seed = 0;
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
+  bool logprobs = false;
+  uint32_t top_logprobs = 0;
+};
+
+struct EngineInfo {
+  uint32_t context_tokens = 0;
+  uint32_t sequences_max = 0;
+  std::vector<std::string> degraded = {};  // names of missing peers
+};
+
+// The answer to one look at the engine.
+struct EngineState {
+  enum class Phase { kUnreachable, kLoading, kReady };
+  Phase phase = Phase::kUnreachable;
+  double progress = 0;   // of loading, 0..1
+  EngineInfo info = {};  // when ready
+};
+
+struct GenerateCall {
+  std::string request_id = {};
+  std::vector<int32_t> prompt_tokens = {};
+  std::vector<int32_t> generated_tokens = {};  // of this answer, sent before the engine went away
+  Sampling sampling = {};
+  uint32_t max_tokens = 0;  // counts generated_tokens too
+  std::vector<int32_t> end_tokens = {};
+};
+
+struct PromptProgress {
+  uint32_t total = 0;
+  uint32_t cached = 0;
+  uint32_t processed = 0;
+};
+
+struct GeneratedToken {
+  int32_t id = 0;
+  uint32_t index = 0;  // in the answer, counting resubmitted tokens
+  float logprob = 0;
+  std::vector<std::pair<int32_t, float>> top = {};
+};
+
+struct EngineFinished {
+  enum class Reason { kEndToken, kLength, kContext };
+  Reason reason = Reason::kEndToken;
+  uint32_t prompt_tokens_computed = 0;
+  uint32_t prompt_tokens_reused = 0;
+};
+
+// The call is over; nothing follows. OK comes after EngineFinished, everything else instead of it.
+struct EngineEnded {
+  Status status;
+};
+
+using EngineEvent = std::variant<PromptProgress, GeneratedToken, EngineFinished, EngineEnded>;
+
+// A running Generate call. Letting go of it does not end it; cancel() does, and EngineEnded still comes.
+class EngineCall {
+ public:
+  virtual ~EngineCall() = default;
+  virtual void cancel() = 0;
+};
+
+class EngineClient {
+ public:
+  virtual ~EngineClient() = default;
+  // Both call back on a thread of their own, never before they return.
+  virtual void poll(std::function<void(EngineState)> done) = 0;
+  virtual std::shared_ptr<EngineCall> generate(GenerateCall call,
+                                               std::function<void(EngineEvent)> on_event) = 0;
+};
+
+}  // namespace strata::gateway

@@ -1,0 +1,220 @@
+#include "gateway/gateway.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <future>
+#include <mutex>
+
+#include "gateway/engine/engine_monitor.h"
+#include "gateway/engine/grpc_engine.h"
+#include "gateway/metrics/grpc_processes.h"
+#include "gateway/metrics/metrics_gatherer.h"
+#include "gateway/service/service.h"
+#include "services/actor/actor_system.h"
+#include "services/base/build_info.h"
+#include "services/gguf/gguf_file.h"
+#include "services/model/model_config.h"
+#include "services/obs/log.h"
+
+namespace strata::gateway {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// Reading and tokenizing requests, and gathering metrics, beside the HTTP thread.
+constexpr uint32_t kWorkerThreads = 2;
+// After the last answer, for what is still in buffers.
+constexpr milliseconds kFlushGrace{500};
+
+struct LoadedModel {
+  ModelCard card;
+  std::shared_ptr<const Preparer> preparer;
+};
+
+Result<LoadedModel> load_model(const config::Settings& settings) {
+  TRY(auto file, gguf::GgufFile::open(settings.model_path().string()));
+  TRY(auto tokenizer, tokenizer::Tokenizer::from_gguf(file));
+  TRY(auto source, file.get_string("tokenizer.chat_template"));
+  TRY(auto prompts,
+      ChatPrompts::parse(source, settings.thinking_template_variable(), settings.thinking_default().value));
+  TRY(auto sampling, model::read_sampling_defaults(file));
+  TRY(auto config, model::read_model_config(file));
+  ModelCard card;
+  card.id = settings.model_name();
+  if (card.id.empty()) card.id = config.name;
+  if (card.id.empty()) card.id = std::filesystem::path(file.path()).stem().string();
+  card.created =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count();
+  card.context_tokens =
+      settings.engine_context_tokens() != 0 ? settings.engine_context_tokens() : config.context_length;
+  card.sequences = settings.engine_sequences();
+  card.system_fingerprint =
+      system_fingerprint(file.fingerprint(), settings.numerics().value, settings.device_type().value);
+  card.fallbacks = sampling_fallbacks(sampling, settings);
+  card.thinking_variable = settings.thinking_template_variable();
+  card.thinking_default = settings.thinking_default().value;
+  auto preparer = std::make_shared<const Preparer>(std::move(tokenizer), std::move(prompts), card);
+  return LoadedModel{.card = std::move(card), .preparer = std::move(preparer)};
+}
+
+// What never changes while the process runs.
+void set_build_metrics(obs::Metrics& metrics, const std::string& config_hash) {
+  metrics
+      .gauge("strata_build_info", "1; what was built.",
+             {{"version", std::string(version())}, {"commit", std::string(commit())}})
+      .Set(1);
+  metrics
+      .gauge("strata_config_info", "1; hash of the settings that this cluster runs with.",
+             {{"sha", config_hash}})
+      .Set(1);
+  metrics.gauge("strata_start_time_seconds", "When the gateway started, Unix time.")
+      .Set(std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+}
+
+}  // namespace
+
+struct Gateway::Impl {
+  GatewayOptions options;
+  LoadedModel model;
+  std::shared_ptr<obs::Metrics> metrics = std::make_shared<obs::Metrics>(obs::Labels{});
+  std::unique_ptr<GatewayProbe> probe = std::make_unique<GatewayProbe>(*metrics);
+  std::unique_ptr<HttpServer> http;
+  std::unique_ptr<actor::ActorSystem> workers = std::make_unique<actor::ActorSystem>(kWorkerThreads);
+  std::unique_ptr<EngineClient> engine;
+  std::unique_ptr<ProcessClient> processes;
+  std::shared_ptr<Admission> admission;
+  std::shared_ptr<EngineMonitor> monitor;
+  std::shared_ptr<Service> service;
+  std::shared_ptr<MetricsGatherer> gatherer;
+  std::string address;
+
+  mutable std::mutex status_mutex;
+  GatewayStatus known_status;  // guarded by status_mutex
+  EngineState engine_state;    // HTTP thread
+  AdmissionView queue;         // HTTP thread
+
+  void wire() {
+    const config::Settings& settings = *options.settings;
+    engine = make_grpc_engine(options.run_dir);
+    auto cluster = cluster_processes(settings.cpu_experts_workers());
+    processes = make_grpc_processes(options.run_dir, cluster);
+
+    auto executor = http->executor();
+    admission = std::make_shared<Admission>(
+        executor,
+        AdmissionOptions{.sequences = settings.engine_sequences(),
+                         .queue_limit = settings.gateway_queue_limit()},
+        [this](const AdmissionView& view) {
+          queue = view;
+          update_status();
+          tell(service, view);
+        },
+        [this] { tell(monitor, EngineMonitor::Lost{}); });
+    GenerationEnvironment environment{.tokenizer = &model.preparer->tokenizer(),
+                                      .engine = engine.get(),
+                                      .probe = probe.get(),
+                                      .admission = admission,
+                                      .limits = options.generation};
+    service = std::make_shared<Service>(
+        executor,
+        ServiceOptions{.listen_host = parse_listen(settings.gateway_listen()).value_or(ListenAddress{}).host,
+                       .drain = milliseconds(settings.supervisor_drain_ms())},
+        model.preparer, model.card, environment, *metrics,
+        std::vector<std::shared_ptr<actor::Executor>>{workers->make_executor(), workers->make_executor()});
+    monitor =
+        std::make_shared<EngineMonitor>(executor, *engine,
+                                        std::vector<std::function<void(const EngineState&)>>{
+                                            [this](const EngineState& state) { tell(admission, state); },
+                                            [this](const EngineState& state) { tell(service, state); },
+                                            [this](const EngineState& state) { engine_seen(state); }});
+    gatherer =
+        std::make_shared<MetricsGatherer>(workers->make_executor(), std::move(cluster), *processes, *metrics,
+                                          [this](auto merged) { tell(service, std::move(merged)); });
+    probe->queue_limit.Set(settings.gateway_queue_limit());
+    set_build_metrics(*metrics, options.config_hash);
+  }
+
+  void engine_seen(const EngineState& state) {
+    engine_state = state;
+    update_status();
+  }
+
+  void update_status() {
+    const bool ready = engine_state.phase == EngineState::Phase::kReady;
+    std::scoped_lock lock(status_mutex);
+    known_status.was_ready |= ready;
+    known_status.progress = engine_state.progress;
+    known_status.degraded = engine_state.info.degraded;
+    if (!ready) known_status.degraded = {"gpu-worker"};
+    known_status.facts = {{"address", address},
+                          {"model", model.card.id},
+                          {"requests", fmt::format("{} running, {} waiting", queue.running, queue.waiting)},
+                          {"system fingerprint", model.card.system_fingerprint}};
+  }
+};
+
+Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options) {
+  const config::Settings& settings = *options.settings;
+  options.http.body_bytes_max = settings.gateway_body_bytes_max();
+  options.http.idle_timeout = milliseconds(settings.gateway_idle_timeout_ms());
+  options.generation.keepalive = milliseconds(settings.gateway_keepalive_ms());
+  auto impl = std::make_unique<Impl>();
+  TRY(impl->model, load_model(settings));
+  impl->options = std::move(options);
+  impl->http = std::make_unique<HttpServer>(impl->options.http, *impl->probe);
+  impl->wire();
+  TRY(impl->address, impl->http->listen(settings.gateway_listen(),
+                                        [service = impl->service](std::shared_ptr<Exchange> exchange) {
+                                          service->serve(std::move(exchange));
+                                        }));
+  impl->service->set_address(impl->address);
+  impl->update_status();
+  tell(impl->monitor, EngineMonitor::Start{});
+  tell(impl->gatherer, MetricsGatherer::Round{});
+  const SamplingFallbacks& sampling = impl->model.card.fallbacks;
+  obs::info("gateway",
+            "{} serves {}; sampling unless a request says otherwise: temperature={} ({}) top_p={} ({}) "
+            "top_k={} ({}) "
+            "min_p={} ({})",
+            impl->address, impl->model.card.id, sampling.temperature.value, sampling.temperature.source,
+            sampling.top_p.value, sampling.top_p.source, sampling.top_k.value, sampling.top_k.source,
+            sampling.min_p.value, sampling.min_p.source);
+  return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
+}
+
+// The links go first, so that nobody calls back; then the threads, and the actors last.
+Gateway::~Gateway() {
+  impl_->http->stop(milliseconds(0));
+  impl_->workers->stop();
+  impl_->engine.reset();
+  impl_->processes.reset();
+}
+
+const std::string& Gateway::address() const { return impl_->address; }
+
+const std::shared_ptr<obs::Metrics>& Gateway::metrics() const { return impl_->metrics; }
+
+GatewayStatus Gateway::status() const {
+  std::scoped_lock lock(impl_->status_mutex);
+  return impl_->known_status;
+}
+
+void Gateway::drain_and_stop() {
+  {
+    std::scoped_lock lock(impl_->status_mutex);
+    impl_->known_status.draining = true;
+  }
+  auto drained = std::make_shared<std::promise<void>>();
+  auto over = drained->get_future();
+  Service::Drain drain{.done = [drained] { drained->set_value(); }};
+  tell(impl_->service, std::move(drain));
+  over.wait_for(milliseconds(impl_->options.settings->supervisor_drain_ms()) + kFlushGrace);
+  impl_->http->stop(kFlushGrace);
+}
+
+}  // namespace strata::gateway

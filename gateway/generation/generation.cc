@@ -1,0 +1,410 @@
+#include "gateway/generation/generation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "services/obs/log.h"
+
+namespace strata::gateway {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// A request that the engine has died of so often may well be the reason.
+constexpr uint32_t kLossesMax = 3;
+constexpr milliseconds kSubmitAgainDelay{50};
+// A sequence that was just given up is free again at the next window boundary; windows over long prompts take
+// a while.
+constexpr uint32_t kBusyRetriesMax = 200;
+
+double seconds(actor::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+FinishCause finish_cause(AnswerEnd end) {
+  switch (end) {
+    case AnswerEnd::kStopToken:
+      return FinishCause::kStopToken;
+    case AnswerEnd::kStopString:
+      return FinishCause::kStopString;
+    case AnswerEnd::kLength:
+      return FinishCause::kLength;
+    case AnswerEnd::kLoopGuard:
+      return FinishCause::kLoopGuard;
+  }
+  return FinishCause::kError;
+}
+
+}  // namespace
+
+Generation::Generation(std::shared_ptr<actor::Executor> executor, TicketId ticket,
+                       GenerationEnvironment environment, std::shared_ptr<Exchange> exchange,
+                       GenerationJob job, std::function<void(TicketId)> on_over)
+    : Actor(std::move(executor)),
+      ticket_(ticket),
+      environment_(std::move(environment)),
+      exchange_(std::move(exchange)),
+      job_(std::move(job)),
+      on_over_(std::move(on_over)) {}
+
+void Generation::on(Start) {
+  arrived_ = last_write_ = this->executor().now();
+  choices_.resize(job_.prompts.size());
+  std::weak_ptr<Generation> weak = self();
+  exchange_->on_client_gone([weak] {
+    if (auto alive = weak.lock()) tell(alive, ClientGone{});
+  });
+  tell(environment_.admission,
+       Admission::Submit{.ticket = ticket_, .no_wait = job_.no_wait, .reply = [weak](AdmissionNews news) {
+                           if (auto alive = weak.lock()) tell(alive, std::move(news));
+                         }});
+  wait_for_engine(environment_.limits.loading_wait);
+}
+
+// ---- what the admission says
+
+void Generation::on(AdmissionNews news) {
+  if (closed_) return;
+  std::visit([this](const auto& one) { hear(one); }, news);
+}
+
+void Generation::hear(const Queued& queued) {
+  if (!job_.stream) return;
+  if (!exchange_->started()) begin_stream();
+  write(fmt::format(": queued, position {}\n\n", queued.position));
+}
+
+void Generation::hear(const Granted& granted) {
+  granted_ = true;
+  ++wait_;
+  engine_info_ = granted.engine;
+  environment_.probe->queue_seconds.Observe(seconds(this->executor().now() - arrived_));
+  if (const Prompt* too_long = first_too_long(job_.prompts, engine_info_.context_tokens)) {
+    return fail(context_exceeded(too_long->tokens.size(), engine_info_.context_tokens), Outcome::kTooLong);
+  }
+  if (job_.stream && !exchange_->started()) begin_stream();
+  begin_choice();
+}
+
+void Generation::hear(const Refused& refused) { fail(refused.error, Outcome::kOverloaded); }
+
+void Generation::hear(const EngineBack& back) {
+  if (!away_) return;
+  engine_info_ = back.engine;
+  tell_after(self(), kSubmitAgainDelay, SubmitAgain{});
+}
+
+void Generation::on(GiveUpWaiting give_up) {
+  if (closed_ || give_up.wait != wait_) return;
+  fail(granted_ ? engine_away() : waited_too_long(), Outcome::kTimeout);
+}
+
+void Generation::wait_for_engine(milliseconds limit) {
+  tell_after(self(), limit, GiveUpWaiting{.wait = ++wait_});
+}
+
+// ---- the engine's call
+
+void Generation::begin_choice() {
+  answer_.emplace(*environment_.tokenizer,
+                  AnswerOptions{.split_thinking = job_.endpoint == Endpoint::kChatCompletions,
+                                .starts_in_thinking = prompt().in_thinking,
+                                .scores = job_.sampling.logprobs,
+                                .stop = job_.stop});
+  tokens_.clear();
+  last_token_.reset();
+  progress_ = {};
+  finished_.reset();
+  choice_done_ = false;
+  losses_ = busy_retries_ = 0;
+  if (job_.stream) {
+    if (std::string begin = job_.format->begin_chunk(choice_); !begin.empty()) send(begin);
+  }
+  if (!prompt().echo.empty()) {
+    std::vector<AnswerPiece> pieces{{.text = prompt().echo}};
+    show(pieces);
+  }
+  submit();
+}
+
+void Generation::submit() {
+  const auto room = engine_info_.context_tokens - static_cast<uint32_t>(prompt().tokens.size());
+  GenerateCall call{.request_id = exchange_->request().id,
+                    .prompt_tokens = prompt().tokens,
+                    .generated_tokens = tokens_,
+                    .sampling = job_.sampling,
+                    .max_tokens = std::min(job_.max_tokens.value_or(room), room)};
+  const auto end_tokens = environment_.tokenizer->end_of_generation();
+  call.end_tokens.assign(end_tokens.begin(), end_tokens.end());
+  call_was_heard_ = false;
+  std::weak_ptr<Generation> weak = self();
+  call_ = environment_.engine->generate(std::move(call), [weak, attempt = ++attempt_](EngineEvent event) {
+    if (auto alive = weak.lock()) tell(alive, EngineSaid{.attempt = attempt, .event = std::move(event)});
+  });
+}
+
+void Generation::on(SubmitAgain) {
+  if (closed_ || call_ != nullptr || choice_done_) return;
+  away_ = false;
+  ++wait_;
+  submit();
+}
+
+void Generation::on(EngineSaid said) {
+  if (said.attempt != attempt_ || call_ == nullptr) {
+    environment_.probe->protocol_fault(ProtocolFault::kStaleEvent);
+    return;
+  }
+  std::visit([this](const auto& event) { handle(event); }, said.event);
+}
+
+void Generation::handle(const PromptProgress& progress) {
+  call_was_heard_ = true;
+  progress_ = progress;
+  if (closed_ || !job_.stream || !job_.return_progress) return;
+  const auto elapsed = std::chrono::duration_cast<milliseconds>(this->executor().now() - arrived_);
+  send(job_.format->progress_chunk(choice_, progress, static_cast<uint64_t>(elapsed.count())));
+}
+
+void Generation::handle(const GeneratedToken& token) {
+  call_was_heard_ = true;
+  if (closed_ || choice_done_) return;
+  if (token.index != tokens_.size()) {
+    environment_.probe->protocol_fault(ProtocolFault::kTokenIndex);
+    return fail(engine_failed(fmt::format("the engine sent token {} where token {} was due", token.index,
+                                          tokens_.size())),
+                Outcome::kEngineError);
+  }
+  const Time now = this->executor().now();
+  if (last_token_) {
+    environment_.probe->inter_token_seconds.Observe(seconds(now - *last_token_));
+  } else if (tokens_.empty()) {
+    environment_.probe->first_token_seconds.Observe(seconds(now - arrived_));
+  }
+  last_token_ = now;
+  tokens_.push_back(token.id);
+  std::vector<AnswerPiece> pieces;
+  answer_->push(token, pieces);
+  show(pieces);
+  if (closed_) return;
+  if (auto end = answer_->ended()) finish_choice(*end);
+}
+
+void Generation::handle(const EngineFinished& finished) {
+  finished_ = finished;
+  if (closed_ || choice_done_) return;
+  finish_choice(finished.reason == EngineFinished::Reason::kEndToken ? AnswerEnd::kStopToken
+                                                                     : AnswerEnd::kLength);
+}
+
+void Generation::handle(const EngineEnded& ended) {
+  call_.reset();
+  if (gone_at_) environment_.probe->cancel_seconds.Observe(seconds(this->executor().now() - *gone_at_));
+  if (closed_) return release();
+  if (choice_done_) {
+    ++choice_;
+    return begin_choice();
+  }
+  switch (ended.status.code()) {
+    case Code::kUnavailable:
+    case Code::kCancelled:  // not by us: the engine is stopping
+      return lose_engine();
+    case Code::kResourceExhausted:
+      if (++busy_retries_ <= kBusyRetriesMax) return tell_after(self(), kSubmitAgainDelay, SubmitAgain{});
+      return fail(overloaded(0, 1), Outcome::kOverloaded);
+    case Code::kOutOfRange:
+      return fail(context_exceeded(prompt().tokens.size(), engine_info_.context_tokens), Outcome::kTooLong);
+    case Code::kOk:
+      return fail(engine_failed("the engine ended the answer without saying why"), Outcome::kEngineError);
+    default:
+      return fail(engine_failed(ended.status.message()), Outcome::kEngineError);
+  }
+}
+
+void Generation::lose_engine() {
+  if (call_was_heard_ && ++losses_ > kLossesMax) {
+    return fail(
+        engine_failed(fmt::format("the engine was lost {} times while it answered this request", losses_)),
+        Outcome::kEngineError);
+  }
+  if (call_was_heard_) {
+    environment_.probe->resubmissions.Increment();
+    obs::warn("generation", "{}: engine lost after {} tokens, waiting for it", exchange_->request().id,
+              tokens_.size());
+  }
+  last_token_.reset();  // the pause is not the time between two tokens
+  if (!std::exchange(away_, true)) wait_for_engine(environment_.limits.engine_wait);
+  tell(environment_.admission, Admission::EngineLost{.ticket = ticket_});
+}
+
+// ---- what the client gets
+
+void Generation::begin_stream() {
+  HttpResponse head{.content_type = "text/event-stream"};
+  head.headers = job_.response_headers;
+  head.headers.emplace_back("Cache-Control", "no-cache");
+  head.headers.emplace_back("X-Accel-Buffering", "no");
+  exchange_->start_stream(std::move(head));
+  write(": accepted\n\n");
+  tell_after(self(), environment_.limits.keepalive, KeepAlive{});
+}
+
+void Generation::on(KeepAlive) {
+  if (closed_) return;
+  const auto silent = this->executor().now() - last_write_;
+  const auto keepalive = environment_.limits.keepalive;
+  if (silent < keepalive) return tell_after(self(), keepalive - silent, KeepAlive{});
+  environment_.probe->keepalives.Increment();
+  if (granted_) {
+    write(": keep-alive\n\n");
+  } else {
+    last_write_ = this->executor().now();
+    tell(environment_.admission, Admission::AskPosition{.ticket = ticket_});
+  }
+  tell_after(self(), keepalive, KeepAlive{});
+}
+
+void Generation::show(std::vector<AnswerPiece>& pieces) {
+  for (AnswerPiece& piece : pieces) {
+    if (job_.stream) {
+      send(job_.format->piece_chunk(choice_, piece));
+      continue;
+    }
+    Choice& choice = choices_[choice_];
+    (piece.kind == AnswerPiece::Kind::kReasoning ? choice.reasoning : choice.content) += piece.text;
+    std::ranges::move(piece.scores, std::back_inserter(choice.scores));
+  }
+}
+
+void Generation::send(const std::string& json) { write("data: " + json + "\n\n"); }
+
+void Generation::write(std::string_view bytes) {
+  if (closed_) return;
+  last_write_ = this->executor().now();
+  exchange_->write(bytes);
+  if (exchange_->buffered_bytes() <= environment_.limits.backlog_bytes_max) return;
+  obs::warn("generation", "{}: the client does not read, {} bytes wait for it", exchange_->request().id,
+            exchange_->buffered_bytes());
+  exchange_->abort();
+  leave_client();
+}
+
+void Generation::finish_choice(AnswerEnd end) {
+  choice_done_ = true;
+  std::vector<AnswerPiece> pieces;
+  answer_->finish(pieces);
+  show(pieces);
+  if (closed_) return;
+
+  FinishCause cause = finish_cause(end);
+  Finish finish{.reason = end == AnswerEnd::kLength ? "length" : "stop"};
+  if (end == AnswerEnd::kLoopGuard) finish.detail = "loop_guard";
+  if (end == AnswerEnd::kStopToken && answer_->in_thinking()) {
+    cause = FinishCause::kEndedInThinking;
+    finish.detail = "ended_in_thinking";
+  }
+  count_choice(cause);
+  done_usage_ = usage();
+  choices_[choice_].finish = finish;
+  if (job_.stream) send(job_.format->finish_chunk(choice_, finish));
+  if (closed_) return;
+  if (choice_ + 1 == job_.prompts.size()) {
+    complete();
+  } else {
+    end_call();  // the next choice begins when this call is over
+  }
+}
+
+void Generation::count_choice(FinishCause cause) {
+  const auto generated = static_cast<uint32_t>(tokens_.size());
+  GatewayProbe& probe = *environment_.probe;
+  probe.finished(cause);
+  probe.generated_thinking.Increment(answer_->reasoning_tokens());
+  probe.generated_answer.Increment(generated - answer_->reasoning_tokens());
+  // An answer that we ended ourselves has no EngineFinished: what the progress said then.
+  const uint32_t reused = finished_ ? finished_->prompt_tokens_reused : progress_.cached;
+  const uint32_t read =
+      tokens_.empty() && !finished_ ? progress_.processed : static_cast<uint32_t>(prompt().tokens.size());
+  probe.prompt_reused.Increment(reused);
+  probe.prompt_computed.Increment(read > reused ? read - reused : 0);
+}
+
+void Generation::complete() {
+  if (job_.stream) {
+    if (job_.include_usage) send(job_.format->usage_chunk(done_usage_));
+    write("data: [DONE]\n\n");
+    if (closed_) return;
+    exchange_->finish();
+  } else {
+    exchange_->respond({.body = job_.format->whole(choices_, done_usage_), .headers = job_.response_headers});
+  }
+  environment_.probe->request_seconds.Observe(seconds(this->executor().now() - arrived_));
+  close(Outcome::kOk);
+}
+
+void Generation::fail(ApiError error, Outcome outcome) {
+  if (answer_ && !choice_done_) count_choice(FinishCause::kError);
+  if (!exchange_->started()) {
+    exchange_->respond(error_response(error));
+  } else {
+    send(error_json(error));
+    write("data: [DONE]\n\n");
+    if (closed_) return;
+    exchange_->finish();
+  }
+  close(outcome);
+}
+
+void Generation::on(ClientGone) {
+  if (!closed_) leave_client();
+}
+
+void Generation::on(Stop) {
+  if (!closed_) fail(shutting_down(), Outcome::kOverloaded);
+}
+
+void Generation::leave_client() {
+  gone_at_ = this->executor().now();
+  environment_.probe->disconnected(phase());
+  if (answer_ && !choice_done_) count_choice(FinishCause::kCancelled);
+  close(Outcome::kClientCancel);
+}
+
+Phase Generation::phase() const {
+  if (!granted_) return Phase::kQueued;
+  return tokens_.empty() ? Phase::kPrefill : Phase::kDecode;
+}
+
+// ---- the end
+
+void Generation::close(Outcome outcome) {
+  closed_ = true;
+  environment_.probe->request_done(job_.endpoint, outcome);
+  const Usage counted = answer_ && !choice_done_ ? usage() : done_usage_;
+  exchange_->set_log_detail(fmt::format(" outcome={} prompt={} generated={}", outcome_name(outcome),
+                                        counted.prompt_tokens, counted.completion_tokens));
+  end_call();
+  if (call_ == nullptr) release();
+}
+
+void Generation::end_call() {
+  if (call_ != nullptr && !finished_) call_->cancel();
+}
+
+// The sequence is free for somebody else only when the call is really over.
+void Generation::release() {
+  tell(environment_.admission, Admission::Leave{.ticket = ticket_});
+  if (auto over = std::exchange(on_over_, nullptr)) over(ticket_);
+}
+
+Usage Generation::usage() const {
+  Usage all = done_usage_;
+  all.prompt_tokens += static_cast<uint32_t>(prompt().tokens.size());
+  all.completion_tokens += static_cast<uint32_t>(tokens_.size());
+  all.cached_tokens += finished_ ? finished_->prompt_tokens_reused : progress_.cached;
+  all.reasoning_tokens += answer_ ? answer_->reasoning_tokens() : 0;
+  return all;
+}
+
+}  // namespace strata::gateway

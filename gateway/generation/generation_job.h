@@ -1,0 +1,46 @@
+#pragma once
+// A request that has been read, checked and turned into tokens: everything that generating its answer needs.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gateway/engine/engine_client.h"
+#include "gateway/generation/answer_format.h"
+#include "gateway/metrics/gateway_probe.h"
+
+namespace strata::gateway {
+
+struct Prompt {
+  std::vector<int32_t> tokens = {};
+  bool in_thinking = false;  // the template opened <think>
+  std::string echo = {};     // given back in front of the answer
+};
+
+struct GenerationJob {
+  Endpoint endpoint = Endpoint::kChatCompletions;
+  std::vector<Prompt> prompts = {};  // one choice each, answered one after another
+  Sampling sampling = {};
+  std::optional<uint32_t> max_tokens = {};  // not set: what the context leaves
+  std::vector<std::string> stop = {};
+  bool stream = false;
+  bool include_usage = false;
+  bool return_progress = false;
+  bool no_wait = false;
+  std::unique_ptr<AnswerFormat> format = {};
+  std::vector<std::pair<std::string, std::string>> response_headers =
+      {};  // which sampling was used, and the like
+};
+
+// The first prompt that leaves no room for an answer; nullptr: all fit.
+inline const Prompt* first_too_long(const std::vector<Prompt>& prompts, uint32_t context_tokens) {
+  for (const Prompt& prompt : prompts) {
+    if (prompt.tokens.size() >= context_tokens) return &prompt;
+  }
+  return nullptr;
+}
+
+}  // namespace strata::gateway

@@ -1,0 +1,327 @@
+#include "gateway/http/connection.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <cctype>
+#include <optional>
+
+#include "gateway/api/json_text.h"
+#include "gateway/http/routes.h"
+#include "services/obs/log.h"
+
+namespace strata::gateway {
+
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+
+constexpr uint32_t kHeaderBytesMax = 64 * 1024;
+constexpr std::size_t kWriteSliceBytes = 64 * 1024;
+// Bytes of following requests that are taken in while one is being answered.
+constexpr std::size_t kPipelinedBytesMax = 64 * 1024;
+constexpr std::size_t kReadBytes = 16 * 1024;
+// In the kernel, per connection: a client that does not read costs this much at most, beside the exchange's
+// own limit.
+constexpr int kSendBufferBytes = 128 * 1024;
+// A refused client that is still sending gets this long to read why.
+constexpr milliseconds kLingerTime{2000};
+constexpr std::size_t kLingerBytesMax = std::size_t{64} << 20;
+constexpr milliseconds kHangUpPollInterval{250};
+
+struct Refusal {
+  uint32_t status = 400;
+  std::string message;
+};
+
+// What a request that cannot even be read is answered with; nullopt: nothing, the connection is gone.
+std::optional<Refusal> refusal_of(const error_code& error, std::size_t body_bytes_max) {
+  if (error == http::error::body_limit) {
+    return Refusal{413, fmt::format("the request body is larger than {} bytes", body_bytes_max)};
+  }
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return Refusal{431, fmt::format("the request's headers are larger than {} bytes", kHeaderBytesMax)};
+  }
+  if (error == http::error::end_of_stream) return {};
+  if (error == http::error::partial_message) return Refusal{400, "the request ended before it was complete"};
+  const bool malformed = error.category() == http::make_error_code(http::error::bad_method).category();
+  if (malformed) return Refusal{400, fmt::format("malformed HTTP: {}", error.message())};
+  return {};
+}
+
+class BeastConnection final : public Connection {
+ public:
+  BeastConnection(tcp::socket socket, std::shared_ptr<ConnectionContext> context)
+      : socket_(std::move(socket)),
+        context_(std::move(context)),
+        deadline_(socket_.get_executor()),
+        wake_timer_(socket_.get_executor()),
+        hang_up_timer_(socket_.get_executor()) {
+    context_->open.insert(this);
+    context_->probe->connections.Increment();
+  }
+
+  ~BeastConnection() override {
+    context_->open.erase(this);
+    context_->probe->connections.Decrement();
+  }
+
+  bool idle() const override { return exchange_ == nullptr; }
+
+  void close() override {
+    error_code ignored;
+    socket_.close(ignored);
+    deadline_.cancel();
+    hang_up_timer_.cancel();
+    if (exchange_ != nullptr) exchange_->set_client_gone();
+    wake();
+  }
+
+  asio::awaitable<void> run() {
+    error_code ignored;
+    socket_.set_option(tcp::no_delay(true), ignored);
+    socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
+    while (socket_.is_open() && !context_->stopping) {
+      std::optional<HttpRequest> request = co_await read_request();
+      if (!request) break;
+      const bool go_on = co_await answer(std::move(*request));
+      if (!go_on) break;
+    }
+    deadline_.cancel();
+    socket_.shutdown(tcp::socket::shutdown_both, ignored);
+    socket_.close(ignored);
+  }
+
+ private:
+  std::shared_ptr<BeastConnection> self() {
+    return std::static_pointer_cast<BeastConnection>(shared_from_this());
+  }
+
+  // ---- reading
+
+  asio::awaitable<std::optional<HttpRequest>> read_request() {
+    error_code error;
+    if (buffer_.size() == 0) {
+      arm_deadline(context_->options.idle_timeout);
+      const std::size_t read = co_await socket_.async_read_some(
+          buffer_.prepare(kReadBytes), asio::redirect_error(asio::use_awaitable, error));
+      if (error) co_return std::nullopt;
+      buffer_.commit(read);
+    }
+    arm_deadline(context_->options.request_timeout);
+    parser_.emplace();
+    parser_->header_limit(kHeaderBytesMax);
+    parser_->body_limit(context_->options.body_bytes_max);
+    co_await http::async_read_header(socket_, buffer_, *parser_,
+                                     asio::redirect_error(asio::use_awaitable, error));
+    if (!error && beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
+      static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+      co_await asio::async_write(socket_, asio::buffer(kContinue),
+                                 asio::redirect_error(asio::use_awaitable, error));
+    }
+    if (!error && !parser_->is_done()) {
+      co_await http::async_read(socket_, buffer_, *parser_, asio::redirect_error(asio::use_awaitable, error));
+    }
+    deadline_.cancel();
+    if (!error) co_return make_request();
+    if (auto refusal = refusal_of(error, context_->options.body_bytes_max))
+      co_await refuse(std::move(*refusal));
+    co_return std::nullopt;
+  }
+
+  HttpRequest make_request() {
+    auto message = parser_->release();
+    HttpRequest request;
+    request.method = message.method_string();
+    request.target = message.target();
+    for (const auto& field : message) {
+      std::string name(field.name_string());
+      for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      request.headers.emplace_back(std::move(name), std::string(field.value()));
+    }
+    request.http_1_0 = message.version() < 11;
+    request.keep_alive = message.keep_alive();
+    request.body = std::move(message.body());
+    request.id = context_->next_request_id();
+    return request;
+  }
+
+  // The request could not be read, so nobody knows where the next one would begin: answer and close, but
+  // slowly, for a reset would take the answer from a client that is still sending.
+  asio::awaitable<void> refuse(Refusal refusal) {
+    HttpRequest request;
+    request.id = context_->next_request_id();
+    obs::info("http", "{} refused {}: {}", request.id, refusal.status, refusal.message);
+    context_->probe->response(refusal.status);
+    ApiError reason = invalid_request(std::move(refusal.message));
+    reason.status = refusal.status;
+    HttpResponse response = error_response(reason);
+    std::string out =
+        format_head(request, response, fmt::format("Content-Length: {}\r\n", response.body.size()),
+                    /*close=*/true) +
+        response.body;
+    error_code error;
+    arm_deadline(kLingerTime);
+    co_await asio::async_write(socket_, asio::buffer(out), asio::redirect_error(asio::use_awaitable, error));
+    socket_.shutdown(tcp::socket::shutdown_send, error);
+    std::size_t drained = buffer_.size();
+    buffer_.clear();
+    while (!error && drained < kLingerBytesMax) {
+      drained += co_await socket_.async_read_some(buffer_.prepare(kReadBytes),
+                                                  asio::redirect_error(asio::use_awaitable, error));
+    }
+  }
+
+  // ---- answering
+
+  // False: the connection ends here.
+  asio::awaitable<bool> answer(HttpRequest request) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::weak_ptr<BeastConnection> weak = self();
+    exchange_ = std::make_shared<Exchange>(std::move(request), [weak] {
+      if (auto alive = weak.lock()) alive->wake();
+    });
+    start_watch();
+    context_->handler(exchange_);
+    const bool sent = co_await send_response();
+    co_await stop_watch();
+    log_request(std::chrono::steady_clock::now() - begin);
+    const bool go_on = sent && !exchange_->close_after();
+    exchange_.reset();
+    co_return go_on;
+  }
+
+  asio::awaitable<bool> send_response() {
+    for (;;) {
+      if (exchange_->aborted()) co_return false;
+      std::string out = exchange_->take_buffer(kWriteSliceBytes);
+      if (!out.empty()) {
+        error_code error;
+        arm_deadline(context_->options.write_timeout);
+        co_await asio::async_write(socket_, asio::buffer(out),
+                                   asio::redirect_error(asio::use_awaitable, error));
+        deadline_.cancel();
+        if (!error) continue;
+        exchange_->set_client_gone();
+        co_return false;
+      }
+      if (exchange_->finished()) co_return true;
+      if (exchange_->client_gone()) co_return false;
+      co_await wait_for_wake();
+    }
+  }
+
+  void log_request(std::chrono::steady_clock::duration took) {
+    const HttpRequest& request = exchange_->request();
+    const uint32_t status = exchange_->status();
+    if (status != 0) context_->probe->response(status);
+    obs::info("http", "{} {} {} {} {:.1f}ms{}{}", request.id, header_safe(request.method).substr(0, 16),
+              snippet(header_safe(request_path(request.target))), status,
+              std::chrono::duration<double, std::milli>(took).count(),
+              exchange_->client_gone() || exchange_->aborted() ? " client-gone" : "",
+              exchange_->log_detail());
+  }
+
+  // ---- noticing that the client leaves
+
+  void start_watch() {
+    if (buffer_.size() >= kPipelinedBytesMax) return poll_for_hang_up();
+    watching_ = true;
+    auto on_read = [self = self()](const error_code& error, std::size_t read) {
+      self->watching_ = false;
+      self->buffer_.commit(read);
+      self->wake();
+      if (error == asio::error::operation_aborted || self->exchange_ == nullptr) return;
+      if (error) return self->exchange_->set_client_gone();
+      if (!self->watch_over_) self->start_watch();
+    };
+    watch_over_ = false;
+    socket_.async_read_some(buffer_.prepare(kReadBytes),
+                            asio::bind_cancellation_slot(watch_cancel_.slot(), std::move(on_read)));
+  }
+
+  // The client has sent so much ahead that reading on would cost memory; a closed socket still shows.
+  void poll_for_hang_up() {
+    hang_up_timer_.expires_after(kHangUpPollInterval);
+    hang_up_timer_.async_wait([weak = std::weak_ptr<BeastConnection>(self())](const error_code& error) {
+      auto self = weak.lock();
+      if (error || self == nullptr || self->exchange_ == nullptr || !self->socket_.is_open()) return;
+      pollfd state{.fd = self->socket_.native_handle(), .events = POLLRDHUP, .revents = 0};
+      if (::poll(&state, 1, 0) == 1 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+        self->exchange_->set_client_gone();
+      } else {
+        self->poll_for_hang_up();
+      }
+    });
+  }
+
+  asio::awaitable<void> stop_watch() {
+    watch_over_ = true;
+    hang_up_timer_.cancel();
+    if (watching_) watch_cancel_.emit(asio::cancellation_type::terminal);
+    while (watching_) co_await wait_for_wake();
+  }
+
+  // ---- waiting
+
+  void wake() { wake_timer_.cancel(); }
+
+  asio::awaitable<void> wait_for_wake() {
+    error_code ignored;
+    wake_timer_.expires_at(std::chrono::steady_clock::time_point::max());
+    co_await wake_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+
+  // Whatever is going on at the socket must be over by then.
+  void arm_deadline(milliseconds limit) {
+    deadline_.expires_after(limit);
+    deadline_.async_wait([weak = std::weak_ptr<BeastConnection>(self())](const error_code& error) {
+      auto self = weak.lock();
+      if (!error && self != nullptr) self->close();
+    });
+  }
+
+  tcp::socket socket_;
+  std::shared_ptr<ConnectionContext> context_;
+  asio::steady_timer deadline_, wake_timer_, hang_up_timer_;
+  beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::string_body>> parser_;
+  std::shared_ptr<Exchange> exchange_;  // of the request being answered
+  asio::cancellation_signal watch_cancel_;
+  bool watching_ = false;  // a read is under way
+  bool watch_over_ = false;
+};
+
+asio::awaitable<void> run_connection(std::shared_ptr<BeastConnection> connection) {
+  co_await connection->run();
+}
+
+}  // namespace
+
+std::string ConnectionContext::next_request_id() { return fmt::format("{}{:06x}", id_prefix, ++last_id); }
+
+void Connection::start(tcp::socket socket, std::shared_ptr<ConnectionContext> context) {
+  auto executor = socket.get_executor();
+  auto connection = std::make_shared<BeastConnection>(std::move(socket), std::move(context));
+  asio::co_spawn(executor, run_connection(std::move(connection)), asio::detached);
+}
+
+}  // namespace strata::gateway

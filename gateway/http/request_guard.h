@@ -1,0 +1,37 @@
+#pragma once
+// Who may call (rules I1, I2): no web page of somebody else, no page that made its host name point at this
+// machine. And in which form.
+
+#include <optional>
+#include <string>
+
+#include "gateway/api/api_error.h"
+#include "gateway/http/http_message.h"
+
+namespace strata::gateway {
+
+// "127.0.0.1:8080", "[::1]:0", "localhost:80" in two parts.
+struct ListenAddress {
+  std::string host = {};  // without brackets
+  uint16_t port = 0;
+};
+std::optional<ListenAddress> parse_listen(std::string_view text);
+
+class RequestGuard {
+ public:
+  // listen_host: as configured. Bound to this machine alone, the Host header must name this machine.
+  explicit RequestGuard(std::string listen_host);
+
+  // What is wrong with the request before anybody looks at its path.
+  std::optional<ApiError> check(const HttpRequest& request) const;
+
+ private:
+  std::optional<ApiError> check_host(const HttpRequest& request) const;
+  std::optional<ApiError> check_origin(const HttpRequest& request) const;
+  std::optional<ApiError> check_body_form(const HttpRequest& request) const;
+
+  std::string listen_host_;
+  bool loopback_only_ = false;
+};
+
+}  // namespace strata::gateway

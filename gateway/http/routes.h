@@ -1,0 +1,42 @@
+#pragma once
+// Which handler a request goes to. On the path only: the query is ignored, one trailing slash is tolerated
+// (rule B10), anything else is exact.
+
+#include <string>
+#include <string_view>
+
+#include "gateway/api/api_error.h"
+
+namespace strata::gateway {
+
+enum class Route {
+  kIndex,
+  kLive,
+  kHealth,
+  kReady,
+  kMetrics,
+  kProps,
+  kModels,
+  kModel,
+  kChatCompletions,
+  kCompletions,
+  kApplyTemplate,
+};
+
+struct Match {
+  Route route = Route::kIndex;
+  std::string model = {};  // of kModel, percent-decoded
+};
+
+struct RouteFault {
+  ApiError error;     // 404, 405, 501
+  std::string allow;  // with 405
+};
+
+// method HEAD counts as GET. OPTIONS is not routed: it is answered for every path.
+tl::expected<Match, RouteFault> find_route(std::string_view method, std::string_view target);
+
+// The path without query and trailing slash.
+std::string_view request_path(std::string_view target);
+
+}  // namespace strata::gateway

@@ -1,0 +1,187 @@
+#include "gateway/service/service.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/object.hpp>
+#include <utility>
+
+#include "gateway/api/json_text.h"
+#include "services/obs/log.h"
+
+namespace strata::gateway {
+
+Service::Service(std::shared_ptr<actor::Executor> executor, ServiceOptions options,
+                 std::shared_ptr<const Preparer> preparer, ModelCard card, GenerationEnvironment environment,
+                 obs::Metrics& metrics, std::vector<std::shared_ptr<actor::Executor>> workers)
+    : Actor(executor),
+      http_executor_(std::move(executor)),
+      options_(std::move(options)),
+      guard_(options_.listen_host),
+      preparer_(std::move(preparer)),
+      card_(std::move(card)),
+      environment_(std::move(environment)),
+      metrics_(&metrics),
+      workers_(std::move(workers)) {}
+
+void Service::serve(std::shared_ptr<Exchange> exchange) {
+  const HttpRequest& request = exchange->request();
+  if (auto error = guard_.check(request)) return exchange->respond(error_response(*error));
+  // No CORS headers: a page of another origin gets nothing it could read (rule I1).
+  if (request.method == "OPTIONS") return exchange->respond({.status = 204, .content_type = "", .body = ""});
+  auto match = find_route(request.method, request.target);
+  if (!match) {
+    HttpResponse response = error_response(match.error().error);
+    if (!match.error().allow.empty()) response.headers.emplace_back("Allow", match.error().allow);
+    return exchange->respond(std::move(response));
+  }
+  answer(exchange, *match);
+}
+
+void Service::answer(const std::shared_ptr<Exchange>& exchange, const Match& match) {
+  switch (match.route) {
+    case Route::kIndex:
+      return exchange->respond(index_response(card_, view_, address_));
+    case Route::kLive:
+      return exchange->respond(live_response());
+    case Route::kHealth:
+      return exchange->respond(health_response(view_));
+    case Route::kReady:
+      return exchange->respond(ready_response(view_));
+    case Route::kMetrics:
+      return exchange->respond(metrics_response());
+    case Route::kProps:
+      return exchange->respond(props_response(card_, view_));
+    case Route::kModels:
+      return exchange->respond(models_response(card_, view_));
+    case Route::kModel:
+      return exchange->respond(model_response(card_, view_, match.model));
+    case Route::kChatCompletions:
+      return prepare(exchange, Endpoint::kChatCompletions);
+    case Route::kCompletions:
+      return prepare(exchange, Endpoint::kCompletions);
+    case Route::kApplyTemplate:
+      return render_template(exchange);
+  }
+}
+
+// ---- generations
+
+void Service::prepare(std::shared_ptr<Exchange> exchange, Endpoint endpoint) {
+  if (view_.draining) return refuse(*exchange, endpoint, shutting_down(), Outcome::kOverloaded);
+  ++preparing_;
+  // The exchange belongs to the HTTP thread, its request does not change: the worker may read it.
+  next_worker().post([service = self(), preparer = preparer_, exchange = std::move(exchange), endpoint] {
+    auto job = endpoint == Endpoint::kChatCompletions ? preparer->chat(exchange->request())
+                                                      : preparer->completion(exchange->request());
+    Prepared prepared{.exchange = exchange,
+                      .endpoint = endpoint,
+                      .job = std::make_shared<ApiResult<GenerationJob>>(std::move(job))};
+    tell(service, std::move(prepared));
+  });
+}
+
+void Service::on(Prepared prepared) {
+  --preparing_;
+  Exchange& exchange = *prepared.exchange;
+  if (!*prepared.job) return refuse(exchange, prepared.endpoint, prepared.job->error(), Outcome::kBadRequest);
+  GenerationJob& job = **prepared.job;
+  if (view_.engine.phase == EngineState::Phase::kReady) {
+    const uint32_t context = view_.engine.info.context_tokens;
+    if (const Prompt* too_long = first_too_long(job.prompts, context)) {
+      return refuse(exchange, prepared.endpoint, context_exceeded(too_long->tokens.size(), context),
+                    Outcome::kTooLong);
+    }
+  }
+  const TicketId ticket = ++last_ticket_;
+  auto generation =
+      std::make_shared<Generation>(http_executor_, ticket, environment_, prepared.exchange, std::move(job),
+                                   [weak = std::weak_ptr<Service>(self())](TicketId over) {
+                                     if (auto service = weak.lock())
+                                       tell(service, GenerationOver{.ticket = over});
+                                   });
+  generations_[ticket] = generation;
+  tell(generation, Generation::Start{});
+}
+
+void Service::on(GenerationOver over) {
+  generations_.erase(over.ticket);
+  drained_if_idle();
+}
+
+void Service::refuse(Exchange& exchange, Endpoint endpoint, const ApiError& error, Outcome outcome) {
+  environment_.probe->request_done(endpoint, outcome);
+  exchange.set_log_detail(fmt::format(" outcome={}", outcome_name(outcome)));
+  exchange.respond(error_response(error));
+  drained_if_idle();
+}
+
+void Service::render_template(std::shared_ptr<Exchange> exchange) {
+  next_worker().post([service = self(), preparer = preparer_, exchange = std::move(exchange)] {
+    tell(service, TemplateText{.exchange = exchange, .text = preparer->template_text(exchange->request())});
+  });
+}
+
+void Service::on(TemplateText text) {
+  if (!text.text) return text.exchange->respond(error_response(text.text.error()));
+  boost::json::object out;
+  out["prompt"] = *text.text;
+  text.exchange->respond({.body = to_json(out)});
+}
+
+// ---- the cluster's state
+
+void Service::on(EngineState state) {
+  if (state.phase == EngineState::Phase::kReady) {
+    card_.context_tokens = state.info.context_tokens;
+    card_.sequences = state.info.sequences_max;
+  }
+  if (state.phase != view_.engine.phase) {
+    obs::info("engine", "{}",
+              state.phase == EngineState::Phase::kReady     ? "ready"
+              : state.phase == EngineState::Phase::kLoading ? "loading the model"
+                                                            : "not there");
+  }
+  view_.engine = std::move(state);
+  state_changed();
+}
+
+void Service::on(AdmissionView view) {
+  view_.queue = view;
+  environment_.probe->running.Set(view.running);
+  environment_.probe->waiting.Set(view.waiting);
+  state_changed();
+}
+
+void Service::on(std::shared_ptr<const MetricFamilies> cluster) { cluster_metrics_ = std::move(cluster); }
+
+void Service::state_changed() { environment_.probe->ready.Set(ready_response(view_).status == 200 ? 1 : 0); }
+
+HttpResponse Service::metrics_response() const {
+  return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = obs::Metrics::to_text(merge_families({metrics_->collect(), *cluster_metrics_}))};
+}
+
+// ---- the end
+
+void Service::on(Drain drain) {
+  view_.draining = true;
+  drained_ = std::move(drain.done);
+  state_changed();
+  tell(environment_.admission, Admission::Drain{});
+  tell_after(self(), options_.drain, DrainTimeOver{});
+  drained_if_idle();
+}
+
+void Service::on(DrainTimeOver) {
+  if (!generations_.empty()) obs::warn("service", "stopping: {} answers are cut off", generations_.size());
+  for (auto& [ticket, generation] : generations_) tell(generation, Generation::Stop{});
+}
+
+void Service::drained_if_idle() {
+  if (!view_.draining || !generations_.empty() || preparing_ > 0) return;
+  if (auto done = std::exchange(drained_, nullptr)) done();
+}
+
+actor::Executor& Service::next_worker() { return *workers_[next_worker_++ % workers_.size()]; }
+
+}  // namespace strata::gateway

@@ -1,0 +1,95 @@
+#pragma once
+// The gateway's desk: takes every request, answers the small ones at once, starts a Generation for the
+// others, and knows the state of the cluster. An actor on the HTTP thread; serve() is called there, too.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gateway/generation/generation.h"
+#include "gateway/http/request_guard.h"
+#include "gateway/http/routes.h"
+#include "gateway/metrics/cluster_metrics.h"
+#include "gateway/service/documents.h"
+#include "gateway/service/preparer.h"
+
+namespace strata::gateway {
+
+struct ServiceOptions {
+  std::string listen_host;
+  std::chrono::milliseconds drain{3000};
+};
+
+class Service : public actor::Actor {
+ public:
+  struct Prepared {
+    std::shared_ptr<Exchange> exchange = {};
+    Endpoint endpoint = Endpoint::kChatCompletions;
+    // Shared because messages are copied and jobs cannot be.
+    std::shared_ptr<ApiResult<GenerationJob>> job = {};
+  };
+  struct TemplateText {
+    std::shared_ptr<Exchange> exchange = {};
+    ApiResult<std::string> text = {};
+  };
+  struct GenerationOver {
+    TicketId ticket = 0;
+  };
+  struct Drain {
+    std::function<void()> done = {};  // called once, when no answer is running any more
+  };
+  struct DrainTimeOver {};
+
+  // workers: executors on other threads, for reading and tokenizing requests.
+  Service(std::shared_ptr<actor::Executor> executor, ServiceOptions options,
+          std::shared_ptr<const Preparer> preparer, ModelCard card, GenerationEnvironment environment,
+          obs::Metrics& metrics, std::vector<std::shared_ptr<actor::Executor>> workers);
+
+  void set_address(std::string address) {
+    address_ = std::move(address);
+  }  // "http://127.0.0.1:8080", before serving
+  void serve(std::shared_ptr<Exchange> exchange);
+  const ClusterView& view() const { return view_; }
+
+  void on(Prepared prepared);
+  void on(TemplateText text);
+  void on(GenerationOver over);
+  void on(EngineState state);
+  void on(AdmissionView view);
+  void on(std::shared_ptr<const MetricFamilies> cluster);
+  void on(Drain drain);
+  void on(DrainTimeOver);
+
+ private:
+  std::shared_ptr<Service> self() { return std::static_pointer_cast<Service>(shared_from_this()); }
+  void answer(const std::shared_ptr<Exchange>& exchange, const Match& match);
+  void prepare(std::shared_ptr<Exchange> exchange, Endpoint endpoint);
+  void render_template(std::shared_ptr<Exchange> exchange);
+  void refuse(Exchange& exchange, Endpoint endpoint, const ApiError& error, Outcome outcome);
+  HttpResponse metrics_response() const;
+  void state_changed();
+  void drained_if_idle();
+  actor::Executor& next_worker();
+
+  std::shared_ptr<actor::Executor> http_executor_;  // for the generations, too
+  ServiceOptions options_;
+  RequestGuard guard_;
+  std::shared_ptr<const Preparer> preparer_;
+  ModelCard card_;
+  GenerationEnvironment environment_;
+  obs::Metrics* metrics_;
+  std::vector<std::shared_ptr<actor::Executor>> workers_;
+  std::size_t next_worker_ = 0;
+  std::string address_;
+
+  ClusterView view_;
+  std::shared_ptr<const MetricFamilies> cluster_metrics_ = std::make_shared<const MetricFamilies>();
+  TicketId last_ticket_ = 0;
+  std::map<TicketId, std::shared_ptr<Generation>> generations_;
+  std::size_t preparing_ = 0;
+  std::function<void()> drained_;
+};
+
+}  // namespace strata::gateway
