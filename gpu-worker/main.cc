@@ -2,8 +2,10 @@
 // window loop does the work.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu-worker/engine_probe.h"
@@ -33,75 +35,100 @@ Status check_device(const config::Settings& settings) {
       settings.device_type().value);
 }
 
-struct StatusSources {
-  std::string model;
-  const MemoryPlan* plan;
-  const Device* device;
-  const ResidentTable* residents;
-  const WindowLoop* loop;
-  std::function<std::vector<std::string>()> missing;
+// What is known once the file has been read and the memory planned; nothing large has been allocated yet.
+struct Loaded {
+  model::ModelWeights weights;
+  MemoryPlan plan;
+  std::string fingerprint;
+  std::string model_name;
 };
 
-void fill_status(const StatusSources& from, v1::GetStatusResponse& status) {
+Result<Loaded> load(const config::Settings& settings) {
+  TRY_OK(check_device(settings));
+  TRY(auto file, gguf::GgufFile::open(settings.model_path().string()));
+  TRY(auto weights, model::load_model(file));
+  TRY(uint32_t context_tokens, planned_context(weights.config, settings));
+  TRY(auto plan, make_plan(weights.config, settings, context_tokens,
+                           plan_input(weights, context_tokens, sys::available_memory_bytes())));
+  for (const std::string& line : plan.lines()) obs::info("plan", "{}", line);
+  if (weights.config.draft_layers > 0) {
+    obs::warn("model", "the file has {} draft layers; drafts are not used", weights.config.draft_layers);
+  }
+  std::string name = settings.model_name().empty() ? weights.config.name : settings.model_name();
+  return Loaded{.weights = std::move(weights),
+                .plan = std::move(plan),
+                .fingerprint = file.fingerprint(),
+                .model_name = std::move(name)};
+}
+
+// The peers that should be attached and are not.
+using MissingPeers = std::function<std::vector<std::string>()>;
+
+void fill_status(v1::GetStatusResponse& status, const Loaded& loaded, Device& device, const WindowLoop& loop,
+                 const MissingPeers& missing_peers) {
   auto fact = [&](const char* name, std::string value) {
     v1::Fact& added = *status.add_facts();
     added.set_name(name);
     added.set_value(std::move(value));
   };
-  const LoopCounters& counters = from.loop->counters();
-  fact("model", from.model);
-  fact("device", std::string(from.device->type()));
-  fact("experts resident", fmt::format("{} of {} slots, {} experts", from.residents->slots_used(),
-                                       from.plan->slots, from.plan->experts_total));
+  const LoopCounters& counters = loop.counters();
+  fact("model", loaded.model_name);
+  fact("device", std::string(device.type()));
+  fact("experts resident", fmt::format("{} of {} slots, {} experts", device.residents().slots_used(),
+                                       loaded.plan.slots, loaded.plan.experts_total));
   fact("sequences running",
        fmt::format("{} of {}", counters.sequences_running.load(std::memory_order_relaxed),
-                   from.plan->sequences));
+                   loaded.plan.sequences));
   fact("windows", fmt::format("{}", counters.windows.load(std::memory_order_relaxed)));
-  fact("kv", fmt::format("{} MiB", from.plan->item("kv").bytes >> 20));
-  std::vector<std::string> missing = from.missing();
+  fact("kv", fmt::format("{} MiB", loaded.plan.item("kv").bytes >> 20));
+  std::vector<std::string> missing = missing_peers();
   for (const std::string& name : missing) status.add_degraded(name);
   status.set_state(missing.empty() ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_DEGRADED);
   if (!missing.empty()) status.set_detail(fmt::format("waiting for {}", fmt::join(missing, ", ")));
   status.set_progress(1.0);
 }
 
+v1::GetEngineResponse engine_facts(const config::Settings& settings, const Loaded& loaded,
+                                   const Device& device) {
+  v1::GetEngineResponse facts;
+  facts.set_model_name(loaded.model_name);
+  facts.set_model_fingerprint(loaded.fingerprint);
+  facts.set_numerics(settings.numerics().value);
+  facts.set_device_type(std::string(device.type()));
+  facts.set_context_tokens(loaded.plan.context_tokens);
+  facts.set_sequences_max(loaded.plan.sequences);
+  facts.set_prefill_chunk_tokens(loaded.plan.prefill_chunk_tokens);
+  facts.set_expert_slots(loaded.plan.slots);
+  facts.set_experts_total(loaded.plan.experts_total);
+  return facts;
+}
+
 Status run(const rpc::ProcessContext& context) {
   auto start = std::chrono::steady_clock::now();
   const config::Settings& settings = *context.settings;
-  TRY_OK(check_device(settings));
-  TRY(auto file, gguf::GgufFile::open(settings.model_path().string()));
-  TRY(auto weights, model::load_model(file));
-  const model::ModelConfig& config = weights.config;
-  TRY(uint32_t context_tokens, planned_context(config, settings));
-  TRY(auto plan, make_plan(config, settings, context_tokens,
-                           plan_input(weights, context_tokens, sys::available_memory_bytes())));
-  obs::info("plan", "{}", plan.text());
-  if (config.draft_layers > 0) {
-    obs::warn("model", "the file has {} draft layers; drafts are not used", config.draft_layers);
-  }
+  TRY(const auto loaded, load(settings));
+  const MemoryPlan& plan = loaded.plan;
 
-  quant::Numerics numerics =
-      settings.numerics() == "exact" ? quant::Numerics::kExact : quant::Numerics::kReproducible;
-  std::string fingerprint = file.fingerprint();
-  std::string model_name = settings.model_name().empty() ? config.name : settings.model_name();
-
+  // Torn down in reverse: services before the loop that they submit to, the loop before its device.
   ExpertWorkers workers({.run_id = context.run_id,
                          .geometry = plan.board,
                          .lost_after_ms = settings.cpu_experts_lost_after_ms(),
                          .expected = settings.cpu_experts_workers()});
-  TRY(auto device, HostDevice::create({.weights = &weights,
-                                       .plan = plan,
-                                       .numerics = numerics,
-                                       .threads = host_threads(settings.device_threads()),
-                                       .run_id = context.run_id,
-                                       .workers = &workers}));
+  bool exact = settings.numerics() == "exact";
+  TRY(auto device,
+      HostDevice::create({.weights = &loaded.weights,
+                          .plan = plan,
+                          .numerics = exact ? quant::Numerics::kExact : quant::Numerics::kReproducible,
+                          .threads = host_threads(settings.device_threads()),
+                          .run_id = context.run_id,
+                          .workers = &workers}));
   WindowLoop loop({.device = device.get(),
                    .context_tokens = plan.context_tokens,
                    .prefill_chunk_tokens = plan.prefill_chunk_tokens});
 
-  auto residency = std::make_unique<ResidencyService>(
-      ResidencyServiceOptions{.loop = &loop, .device = device.get(), .model_fingerprint = fingerprint});
-  auto missing = [&workers, cache_attached = residency->attached()] {
+  auto residency = std::make_unique<ResidencyService>(ResidencyServiceOptions{
+      .loop = &loop, .device = device.get(), .model_fingerprint = loaded.fingerprint});
+  MissingPeers missing_peers = [&workers, cache_attached = residency->attached()] {
     std::vector<std::string> names = workers.missing();
     if (!cache_attached()) names.emplace_back("cache-manager");
     return names;
@@ -110,46 +137,32 @@ Status run(const rpc::ProcessContext& context) {
                      .budget = std::chrono::milliseconds(settings.engine_window_budget_ms()),
                      .parties =
                          [&] {
-                           std::vector<std::string> names = missing();
-                           return fmt::format(
-                               "{}; not attached: {}", device->activity(),
-                               names.empty() ? "nobody" : fmt::format("{}", fmt::join(names, ", ")));
+                           return fmt::format("{}; not attached: [{}]", device->activity(),
+                                              fmt::join(missing_peers(), ", "));
                          },
                      .on_stuck = {}});
 
-  EngineServiceOptions engine{.loop = &loop,
-                              .limits = {.vocab = config.vocab, .context_tokens = plan.context_tokens},
-                              .facts = {},
-                              .fill = {}};
-  engine.facts.set_model_name(model_name);
-  engine.facts.set_model_fingerprint(fingerprint);
-  engine.facts.set_numerics(settings.numerics().value);
-  engine.facts.set_device_type(std::string(device->type()));
-  engine.facts.set_context_tokens(plan.context_tokens);
-  engine.facts.set_sequences_max(plan.sequences);
-  engine.facts.set_prefill_chunk_tokens(plan.prefill_chunk_tokens);
-  engine.facts.set_expert_slots(plan.slots);
-  engine.facts.set_experts_total(plan.experts_total);
-  engine.fill = [&](v1::GetEngineResponse& response) {
-    response.set_expert_slots_used(device->residents().slots_used());
-    for (const std::string& name : missing()) response.add_degraded(name);
-  };
-
-  auto metrics = std::make_shared<obs::Metrics>(obs::Labels{{"model", model_name}, {"worker", "gpu0"}});
-  StatusSources sources{.model = model_name,
-                        .plan = &plan,
-                        .device = device.get(),
-                        .residents = &device->residents(),
-                        .loop = &loop,
-                        .missing = missing};
   std::vector<std::unique_ptr<grpc::Service>> services;
-  services.push_back(std::make_unique<EngineService>(std::move(engine)));
+  services.push_back(std::make_unique<EngineService>(EngineServiceOptions{
+      .loop = &loop,
+      .limits = {.vocab = loaded.weights.config.vocab, .context_tokens = plan.context_tokens},
+      .facts = engine_facts(settings, loaded, *device),
+      .fill = [&](v1::GetEngineResponse& response) {
+        response.set_expert_slots_used(device->residents().slots_used());
+        for (const std::string& name : missing_peers()) response.add_degraded(name);
+      }}));
   services.push_back(std::move(residency));
-  services.push_back(std::make_unique<ExpertHubService>(workers, fingerprint));
+  services.push_back(std::make_unique<ExpertHubService>(workers, loaded.fingerprint));
+
+  auto metrics =
+      std::make_shared<obs::Metrics>(obs::Labels{{"model", loaded.model_name}, {"worker", "gpu0"}});
   TRY(auto server,
       rpc::Server::start({.run_dir = context.run_dir,
                           .name = context.name,
-                          .status = [&](v1::GetStatusResponse& status) { fill_status(sources, status); },
+                          .status =
+                              [&](v1::GetStatusResponse& status) {
+                                fill_status(status, loaded, *device, loop, missing_peers);
+                              },
                           .metrics = metrics,
                           .config_hash = context.config_hash,
                           .metrics_listen = rpc::metrics_address(settings.metrics_listen(), context.name)},
@@ -162,7 +175,8 @@ Status run(const rpc::ProcessContext& context) {
                                                                 .residents = &device->residents()});
   actor::tell(probe, EngineProbe::Update{});
   server->set_serving(true);
-  obs::info("main", "{} on the {} device, ready after {:.2f} s", model_name, device->type(), load_seconds);
+  obs::info("main", "{} on the {} device, ready after {:.2f} s", loaded.model_name, device->type(),
+            load_seconds);
   rpc::wait_for_stop_signal();
   server->set_serving(false);
   server->stop();

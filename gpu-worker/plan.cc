@@ -47,13 +47,14 @@ const PlanItem& MemoryPlan::item(std::string_view use) const {
   return *found;
 }
 
-std::string MemoryPlan::text() const {
-  std::string text = "memory plan:";
-  for (const PlanItem& item : items)
-    text += fmt::format("\n  {:<10} {:>10.1f} MiB  {}", item.use, mib(item.bytes), item.why);
-  text += fmt::format("\n  {:<10} {:>10.1f} MiB  of {:.1f} MiB available", "total", mib(total_bytes()),
-                      mib(available_bytes));
-  return text;
+std::vector<std::string> MemoryPlan::lines() const {
+  std::vector<std::string> lines;
+  for (const PlanItem& item : items) {
+    lines.push_back(fmt::format("{}: {:.1f} MiB for {}", item.use, mib(item.bytes), item.why));
+  }
+  lines.push_back(
+      fmt::format("total: {:.1f} MiB of {:.1f} MiB available", mib(total_bytes()), mib(available_bytes)));
+  return lines;
 }
 
 PlanInput plan_input(const model::ModelWeights& weights, uint32_t context_tokens, uint64_t available_bytes) {

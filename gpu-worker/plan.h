@@ -35,7 +35,7 @@ struct MemoryPlan {
 
   uint64_t total_bytes() const;
   const PlanItem& item(std::string_view use) const;
-  std::string text() const;  // several lines, for the log
+  std::vector<std::string> lines() const;  // for the log
 };
 
 // What the plan depends on beside the settings.
