@@ -209,7 +209,10 @@ std::vector<float> function_points() {
                           88.8f, -87.4f,   -103.9f,    -104.0001f, 1e-40f,    -1e30f,
                           1e30f, 0.34657f, -0.346574f, 1e-10f,     -20.0f,    std::nanf("")};
   Generator random(0xf0);
-  for (int i = 0; i < 60; ++i) x.push_back(random.uniform() * static_cast<float>(1u << random.below(8)));
+  for (int i = 0; i < 60; ++i) {
+    const float size = static_cast<float>(1u << random.below(8));
+    x.push_back(random.uniform() * size);
+  }
   for (int i = 0; i < 20; ++i) x.push_back(random.uniform() * 0x1p-12f);
   return x;
 }

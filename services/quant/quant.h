@@ -17,7 +17,8 @@ void dequantize_row(TensorType type, const std::byte* blocks, float* out, std::s
 
 // y[token][row] = W[row] . x[token] for rows row_begin..row_end-1 of all tokens; y rows are `y_stride` floats
 // apart and y points at row 0's column. The bits of every value depend on its weight row and its activation
-// row alone. Needs x.ensure_q8() before, when needs_q8(w.type, numerics).
+// row alone. Several threads may take row ranges of one product at once; multiples of 8 rows waste no lanes.
+// Needs x.ensure_q8() before, when needs_q8(w.type, numerics).
 void multiply(const Matrix& w, const Activations& x, uint32_t row_begin, uint32_t row_end, float* y,
               std::size_t y_stride, Numerics numerics);
 // The same for chosen rows of x, in any order: y[i][row] = W[row] . x[tokens[i]]; y[i] points at row 0's

@@ -1,6 +1,6 @@
 #pragma once
 // Deterministic weights and activations for tests, from integers only, so that they are the same on every
-// machine.
+// machine. Never two calls of the generator in one expression: compilers differ in which comes first.
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +34,8 @@ inline std::vector<float> activations(Generator& random, std::size_t count) {
   float size = 1;
   for (std::size_t i = 0; i < count; ++i) {
     if (i % 32 == 0) size = static_cast<float>(1u << random.below(8)) * 0x1p-5f;
-    x[i] = random.uniform() * size * (random.below(50) == 0 ? 16.0f : 1.0f);
+    const float value = random.uniform() * size;
+    x[i] = random.below(50) == 0 ? value * 16.0f : value;
   }
   return x;
 }
@@ -81,10 +82,11 @@ inline std::vector<std::byte> weights(Generator& random, gguf::TensorType type, 
   const std::size_t blocks = std::size_t{rows} * cols / info.block_values;
   std::vector<std::byte> bytes(blocks * info.block_bytes);
   for (std::byte& b : bytes) b = static_cast<std::byte>(random.below(256));
-  // A number with `mantissa_bits`, a random sign and an exponent field from `exponent` on; two bytes.
-  const auto put = [&](std::byte* at, uint32_t mantissa_bits, uint32_t exponent) {
-    const uint32_t value = random.below(2) << 15 | (exponent + random.below(4)) << mantissa_bits |
-                           random.below(1u << mantissa_bits);
+  // A number with `mantissa_bits`, a random sign and an exponent field from `first_exponent` on; two bytes.
+  const auto put = [&](std::byte* at, uint32_t mantissa_bits, uint32_t first_exponent) {
+    const uint32_t sign = random.below(2);
+    const uint32_t exponent = first_exponent + random.below(4);
+    const uint32_t value = sign << 15 | exponent << mantissa_bits | random.below(1u << mantissa_bits);
     at[0] = static_cast<std::byte>(value & 255);
     at[1] = static_cast<std::byte>(value >> 8);
   };
