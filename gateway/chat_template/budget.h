@@ -8,12 +8,14 @@
 
 namespace strata::chat_template {
 
-// Real templates take some hundred steps per message. The base allowance is about a second of work.
-inline constexpr uint64_t kStepsMax = 10'000'000;
-inline constexpr uint64_t kBytesPerStep = 64;
+// Real templates take some hundred steps per message. A step is 50 to 200 ns, so the base allowance is about
+// half a second; it also bounds the memory, as everything that is made costs steps.
+inline constexpr uint64_t kStepsMax = 3'000'000;
 inline constexpr uint64_t kStepsPerObject = 8;
-// For large conversations: this many passes over the text of the request on top.
-inline constexpr uint64_t kPassesOverInput = 16;
+inline constexpr uint64_t kBytesCopiedPerStep = 64;  // or searched
+inline constexpr uint64_t kBytesWalkedPerStep = 8;   // character by character
+// For large conversations, on top.
+inline constexpr uint64_t kStepsPerInputByte = 2;
 // No string, the prompt included, gets longer than this and four times the request.
 inline constexpr uint64_t kTextBytesMax = uint64_t{16} << 20;
 inline constexpr uint64_t kTextPerInputByte = 4;
@@ -24,7 +26,7 @@ inline constexpr std::size_t kSourceBytesMax = std::size_t{1} << 20;
 class Budget {
  public:
   explicit Budget(uint64_t input_bytes)
-      : steps_left_(kStepsMax + input_bytes * kPassesOverInput / kBytesPerStep),
+      : steps_left_(kStepsMax + kStepsPerInputByte * input_bytes),
         text_bytes_max_(kTextBytesMax + kTextPerInputByte * input_bytes) {}
 
   void step(uint64_t count = 1) {
@@ -33,8 +35,10 @@ class Budget {
     }
     steps_left_ -= count;
   }
-  // So many bytes are read or copied.
-  void text(uint64_t bytes) { step(1 + bytes / kBytesPerStep); }
+  // So many bytes are copied or searched.
+  void copy(uint64_t bytes) { step(1 + bytes / kBytesCopiedPerStep); }
+  // So many bytes are looked at character by character.
+  void walk(uint64_t bytes) { step(1 + bytes / kBytesWalkedPerStep); }
   // A string of so many bytes is made.
   void check_text_size(uint64_t bytes) const {
     if (bytes > text_bytes_max_) {

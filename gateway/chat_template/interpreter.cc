@@ -53,7 +53,7 @@ std::optional<std::size_t> position(Int index, std::size_t size) {
 }
 
 Value character_of(Interpreter& run, const MarkedText& text, Int index) {
-  run.budget().text(text.size());
+  run.budget().walk(text.size());
   const CharacterIndex characters(text.text());
   const auto at = position(index, characters.count());
   if (!at) return Value::undefined("string index out of range");
@@ -234,7 +234,7 @@ std::vector<Value> Interpreter::elements(const Value& iterable) {
 std::size_t Interpreter::length(const Value& value) {
   if (value.is_undefined()) return 0;
   if (value.is_string()) {
-    budget_.text(value.text().size());
+    budget_.walk(value.text().size());
     return character_count(value.view());
   }
   if (const auto* sequence = value.as<Sequence>();

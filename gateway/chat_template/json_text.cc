@@ -78,6 +78,7 @@ class Writer {
  private:
   void write_string(const MarkedText& text) {
     const std::string_view whole = text.text();
+    budget_.walk(whole.size());
     out_.append("\"", text.empty() ? Origin::kTemplate : text.runs().front().origin);
     std::size_t done = 0;
     for (std::size_t at = 0; at < whole.size();) {

@@ -69,7 +69,7 @@ Value partition(Interpreter& run, const Value& self, Arguments arguments) {
     const std::size_t behind = found + separator.size();
     parts = {text.slice(0, found), text.slice(found, behind), text.slice(behind, text.size())};
   }
-  run.budget().text(text.size());
+  run.budget().copy(text.size());
   std::vector<Value> items;
   for (MarkedText& part : parts) items.push_back(same_kind(self, std::move(part)));
   return run.heap().tuple(std::move(items));
@@ -105,7 +105,7 @@ Value has_affix(Interpreter& run, const Value& self, Arguments arguments) {
                               {"affix", "start", "end"}, 1);
   std::string_view text = self.view();
   if (parameters.has(1)) {
-    run.budget().text(text.size());
+    run.budget().walk(text.size());
     const Window window = window_of(CharacterIndex(text), parameters, 1);
     if (!window.valid) return Value::boolean(false);
     text = text.substr(window.begin, window.end - window.begin);
@@ -117,7 +117,7 @@ Value has_affix(Interpreter& run, const Value& self, Arguments arguments) {
   for (const Value& affix : affixes) {
     if (!affix.is_string())
       raise("startswith/endswith need a str or a tuple of str, not {}", type_name(affix));
-    run.budget().text(affix.view().size());
+    run.budget().copy(affix.view().size());
     if (kAtEnd ? text.ends_with(affix.view()) : text.starts_with(affix.view())) return Value::boolean(true);
   }
   return Value::boolean(false);
@@ -127,7 +127,7 @@ Value has_affix(Interpreter& run, const Value& self, Arguments arguments) {
 template <bool kFromRight>
 Int position_of(Interpreter& run, const Value& self, Arguments arguments) {
   const Parameters parameters("find", std::move(arguments), {"sub", "start", "end"}, 1);
-  run.budget().text(self.view().size());
+  run.budget().walk(self.view().size());
   const CharacterIndex characters(self.view());
   const Window window = window_of(characters, parameters, 1);
   if (!window.valid) return -1;
@@ -157,7 +157,7 @@ Value index(Interpreter& run, const Value& self, Arguments arguments) {
 
 Value count(Interpreter& run, const Value& self, Arguments arguments) {
   const Parameters parameters("count", std::move(arguments), {"sub", "start", "end"}, 1);
-  run.budget().text(self.view().size());
+  run.budget().walk(self.view().size());
   const Window window = window_of(CharacterIndex(self.view()), parameters, 1);
   if (!window.valid) return Value::integer(0);
   const std::string_view text = self.view().substr(window.begin, window.end - window.begin);
@@ -237,7 +237,7 @@ Value zfill(Interpreter& run, const Value& self, Arguments arguments) {
 template <bool (*kSatisfies)(char32_t)>
 Value consists_of(Interpreter& run, const Value& self, Arguments arguments) {
   const Parameters none("str method", std::move(arguments), {});
-  run.budget().text(self.view().size());
+  run.budget().walk(self.view().size());
   return Value::boolean(every_character(self.view(), kSatisfies));
 }
 
@@ -246,7 +246,7 @@ bool is_letter_or_number(char32_t character) { return is_letter(character) || is
 template <Case kForm>
 Value is_case(Interpreter& run, const Value& self, Arguments arguments) {
   const Parameters none("str method", std::move(arguments), {});
-  run.budget().text(self.view().size());
+  run.budget().walk(self.view().size());
   return Value::boolean(is_in_case(self.view(), kForm));
 }
 

@@ -228,7 +228,7 @@ SliceRange slice_range(const Value& begin, const Value& end, const Value& step, 
 
 MarkedText slice_text(Interpreter& run, const MarkedText& text, const Value& begin, const Value& end,
                       const Value& step) {
-  run.budget().text(text.size());
+  run.budget().walk(text.size());
   const CharacterIndex characters(text.text());
   const SliceRange range = slice_range(begin, end, step, characters.count());
   TextBuilder out(run.budget());

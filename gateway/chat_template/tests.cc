@@ -65,7 +65,9 @@ bool is_divisible(Interpreter& run, const Value& input, Arguments arguments) {
 template <Case kForm>
 bool in_case(Interpreter& run, const Value& input, Arguments arguments) {
   const Parameters none("test", std::move(arguments), {});
-  return is_in_case(to_text(run.budget(), input).text(), kForm);
+  const MarkedText text = to_text(run.budget(), input);
+  run.budget().walk(text.size());
+  return is_in_case(text.text(), kForm);
 }
 
 bool is_same(Interpreter& run, const Value& input, Arguments arguments) {

@@ -105,20 +105,20 @@ std::vector<MarkedText> reversed(std::vector<MarkedText> parts) {
 void add_part(Budget& budget, std::vector<MarkedText>& parts, const MarkedText& text, std::size_t begin,
               std::size_t end) {
   budget.step(kStepsPerObject);
-  budget.text(end - begin);
+  budget.copy(end - begin);
   parts.push_back(text.slice(begin, end));
 }
 
 }  // namespace
 
 void TextBuilder::append(std::string_view text, Origin origin) {
-  budget_.text(text.size());
+  budget_.copy(text.size());
   budget_.check_text_size(text_.size() + text.size());
   text_.append(text, origin);
 }
 
 void TextBuilder::append(const MarkedText& text, std::size_t begin, std::size_t end) {
-  budget_.text(end - begin);
+  budget_.copy(end - begin);
   budget_.check_text_size(text_.size() + (end - begin));
   text_.append(text, begin, end);
 }
@@ -163,17 +163,20 @@ MarkedText strip(Budget& budget, const MarkedText& text, Side side, std::optiona
   const std::string_view whole = text.text();
   std::size_t begin = 0;
   std::size_t end = whole.size();
+  const auto pay = [&] { budget.step(1 + set.size() / kBytesWalkedPerStep); };
   while (side != Side::kRight && begin < end) {
     const Character c = character_from(whole, begin);
+    pay();
     if (!goes(c.value)) break;
     begin = c.end;
   }
   while (side != Side::kLeft && end > begin) {
     const Character c = character_before(whole, end);
+    pay();
     if (!goes(c.value)) break;
     end = c.begin;
   }
-  budget.text(whole.size() * (1 + set.size() / 16));
+  budget.copy(end - begin);
   return text.slice(begin, end);
 }
 
@@ -216,7 +219,7 @@ std::vector<MarkedText> split_at_space(Budget& budget, const MarkedText& text, l
       at = c.end;
     }
   };
-  budget.text(whole.size());
+  budget.walk(whole.size());
   for (skip(true); at < whole.size(); skip(true)) {
     const std::size_t begin = at;
     if (max_cuts >= 0 && static_cast<long>(parts.size()) == max_cuts) {
@@ -240,7 +243,7 @@ std::vector<MarkedText> split_at_space_from_right(Budget& budget, const MarkedTe
       at = c.begin;
     }
   };
-  budget.text(whole.size());
+  budget.walk(whole.size());
   for (skip(true); at > 0; skip(true)) {
     const std::size_t end = at;
     if (max_cuts >= 0 && static_cast<long>(parts.size()) == max_cuts) {
@@ -256,6 +259,7 @@ std::vector<MarkedText> split_at_space_from_right(Budget& budget, const MarkedTe
 std::vector<MarkedText> split_lines(Budget& budget, const MarkedText& text, bool keep_ends) {
   const std::string_view whole = text.text();
   std::vector<MarkedText> parts;
+  budget.walk(whole.size());
   std::size_t begin = 0;
   for (std::size_t at = 0; at < whole.size();) {
     const Character c = character_from(whole, at);
@@ -312,27 +316,30 @@ std::size_t find_in(Budget& budget, std::string_view text, std::string_view want
   const void* found =
       wanted.empty() ? rest.data() : ::memmem(rest.data(), rest.size(), wanted.data(), wanted.size());
   if (found == nullptr) {
-    budget.text(rest.size() + wanted.size());
+    budget.copy(rest.size() + wanted.size());
     return std::string_view::npos;
   }
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(found) - rest.data());
-  budget.text(offset + wanted.size());
+  budget.copy(offset + wanted.size());
   return from + offset;
 }
 
 std::size_t find_last_in(Budget& budget, std::string_view text, std::string_view wanted) {
   if (wanted.size() > text.size()) return std::string_view::npos;
   for (std::size_t at = text.size() - wanted.size() + 1; at-- > 0;) {
-    if (at % kBytesPerStep == 0) budget.step();
+    if (at % kBytesWalkedPerStep == 0) budget.step();
     if (!wanted.empty() && text[at] != wanted[0]) continue;
-    budget.step(wanted.size() / kBytesPerStep);
+    budget.step(wanted.size() / kBytesCopiedPerStep);
     if (text.substr(at, wanted.size()) == wanted) return at;
   }
   return std::string_view::npos;
 }
 
 std::size_t count_in(Budget& budget, std::string_view text, std::string_view wanted) {
-  if (wanted.empty()) return character_count(text) + 1;
+  if (wanted.empty()) {
+    budget.walk(text.size());
+    return character_count(text) + 1;
+  }
   std::size_t count = 0;
   for (std::size_t at = 0; (at = find_in(budget, text, wanted, at)) != std::string_view::npos;
        at += wanted.size())
@@ -341,6 +348,7 @@ std::size_t count_in(Budget& budget, std::string_view text, std::string_view wan
 }
 
 MarkedText change_case(Budget& budget, const MarkedText& text, Case form) {
+  budget.walk(text.size());
   TextBuilder out(budget);
   std::string mapped;
   std::size_t done = 0;
@@ -409,6 +417,7 @@ bool is_in_case(std::string_view text, Case form) {
 }
 
 MarkedText escape_html(Budget& budget, const MarkedText& text) {
+  budget.walk(text.size());
   TextBuilder out(budget);
   std::size_t done = 0;
   const std::string_view whole = text.text();
@@ -433,6 +442,7 @@ MarkedText quoted(Budget& budget, const MarkedText& text) {
   const bool doubled =
       whole.find('\'') != std::string_view::npos && whole.find('"') == std::string_view::npos;
   const std::string_view quote = doubled ? "\"" : "'";
+  budget.walk(whole.size());
   TextBuilder out(budget);
   out.append(quote, text.empty() ? Origin::kTemplate : text.runs().front().origin);
   std::size_t done = 0;

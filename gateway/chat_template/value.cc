@@ -141,7 +141,7 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
   if (a.data.index() != b.data.index()) return false;
   if (a.is_undefined() || a.is_none()) return true;
   if (a.is_string()) {
-    if (a.view().size() == b.view().size()) budget.text(a.view().size());
+    if (a.view().size() == b.view().size()) budget.copy(a.view().size());
     return a.view() == b.view();
   }
   if (a.as<Sequence>() != nullptr) {
@@ -161,7 +161,7 @@ bool less(Budget& budget, const Value& a, const Value& b) {
   if (a.is_integer() && b.is_integer()) return a.to_int() < b.to_int();
   if (a.is_number() && b.is_number()) return a.to_double() < b.to_double();
   if (a.is_string() && b.is_string()) {  // the order of UTF-8 is the order of code points
-    budget.text(std::min(a.view().size(), b.view().size()));
+    budget.copy(std::min(a.view().size(), b.view().size()));
     return a.view() < b.view();
   }
   for (const Value* side : {&a, &b}) {
