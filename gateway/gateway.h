@@ -15,10 +15,10 @@ namespace strata::gateway {
 
 struct GatewayOptions {
   const config::Settings* settings = nullptr;  // must outlive the gateway
-  std::string run_dir;
-  std::string config_hash;
-  HttpOptions http;             // the body limit and the idle timeout come from the settings
-  GenerationLimits generation;  // the keep-alive interval comes from the settings
+  std::string run_dir = {};
+  std::string config_hash = {};
+  HttpOptions http = {};             // the body limit and the idle timeout come from the settings
+  GenerationLimits generation = {};  // the keep-alive interval comes from the settings
 };
 
 // For `strata status`: asked from any thread.

@@ -1,5 +1,7 @@
 // strata-gateway: the HTTP server of a cluster.
 
+#include <grpcpp/grpcpp.h>
+
 #include "gateway/gateway.h"
 #include "services/rpc/process_main.h"
 #include "services/rpc/server.h"
@@ -30,8 +32,10 @@ void fill_status(const gateway::Gateway& gateway, v1::GetStatusResponse& respons
 }
 
 Status run(const rpc::ProcessContext& context) {
-  gateway::GatewayOptions options{
-      .settings = context.settings.get(), .run_dir = context.run_dir, .config_hash = context.config_hash};
+  gateway::GatewayOptions options;
+  options.settings = context.settings.get();
+  options.run_dir = context.run_dir;
+  options.config_hash = context.config_hash;
   TRY(auto gateway, gateway::Gateway::start(std::move(options)));
   rpc::ServerOptions server_options{
       .run_dir = context.run_dir,

@@ -99,7 +99,9 @@ FakeEngine::FakeEngine(std::string run_dir) : impl_(std::make_unique<Impl>()) {
 FakeEngine::~FakeEngine() { die(); }
 
 void FakeEngine::start() {
-  rpc::ServerOptions options{.run_dir = impl_->run_dir, .name = "gpu-worker"};
+  rpc::ServerOptions options;
+  options.run_dir = impl_->run_dir;
+  options.name = "gpu-worker";
   options.status = [engine = impl_.get()](v1::GetStatusResponse& response) {
     response.set_state(engine->ready ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_STARTING);
     response.set_progress(engine->ready ? 1 : 0.42);

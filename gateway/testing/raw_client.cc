@@ -66,7 +66,8 @@ RawResponse RawClient::response(bool to_head) {
     out.body = take(std::stoul(out.headers["content-length"]));
   } else if (out.headers["transfer-encoding"] == "chunked") {
     for (;;) {
-      const std::size_t size = std::stoul("0" + line(), nullptr, 16);
+      const std::string length = line();
+      const std::size_t size = length.empty() ? 0 : std::stoul(length, nullptr, 16);
       out.body += take(size);
       EXPECT_EQ(line(), "");
       if (size == 0) break;
