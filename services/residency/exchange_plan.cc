@@ -162,8 +162,9 @@ class Planner {
         exchanges.push_back({{victim.slot, {layer, newcomer.expert}}, newcomer.worth - victim_worth});
       }
     }
-    std::stable_sort(exchanges.begin(), exchanges.end(),
-                     [](const Exchange& a, const Exchange& b) { return a.gain > b.gain; });
+    std::ranges::sort(exchanges, [](const Exchange& a, const Exchange& b) {
+      return std::tuple(b.gain, a.proposal.incoming) < std::tuple(a.gain, b.proposal.incoming);
+    });
     for (std::size_t i = 0; i < exchanges.size() && i < budget; ++i)
       proposals_.push_back(exchanges[i].proposal);
   }

@@ -47,7 +47,7 @@ template <class T>
 std::vector<T> read_array(const std::filesystem::path& path) {
   std::string bytes = read_text(path);
   std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   return values;
 }
 
