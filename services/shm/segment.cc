@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <new>
@@ -152,16 +153,41 @@ std::string segment_name(const std::string& run_id, std::string_view what, uint6
   return fmt::format("/strata-{}-{}-{:016x}", run_id, what, instance);
 }
 
-uint32_t remove_stale_segments(const std::string& run_id) {
-  const std::string prefix = fmt::format("strata-{}-", run_id);
+namespace {
+
+// Removes the run's segments for which stale(file name) is true.
+template <class Stale>
+uint32_t remove_segments(const std::string& run_id, const Stale& stale) {
+  const std::string prefix = fmt::format("/strata-{}-", run_id);
   uint32_t removed = 0;
   std::error_code error;
   std::filesystem::directory_iterator entry(kShmFolder, error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    const std::string file = entry->path().filename().string();
-    if (file.starts_with(prefix) && shm_unlink(("/" + file).c_str()) == 0) ++removed;
+    const std::string name = fmt::format("/{}", entry->path().filename().string());
+    if (name.starts_with(prefix) && stale(name) && shm_unlink(name.c_str()) == 0) ++removed;
   }
   return removed;
+}
+
+bool owner_is_dead(const std::string& name) {
+  sys::FileDescriptor fd(shm_open(name.c_str(), O_RDONLY, 0));
+  SegmentHeader header;
+  // One that has no header yet is being made at this moment.
+  if (!fd.valid() || pread(fd.get(), &header, sizeof header, 0) != sizeof header ||
+      header.magic != kSegmentMagic) {
+    return false;
+  }
+  return kill(static_cast<pid_t>(header.owner_pid), 0) != 0 && errno == ESRCH;
+}
+
+}  // namespace
+
+uint32_t remove_stale_segments(const std::string& run_id) {
+  return remove_segments(run_id, [](const std::string&) { return true; });
+}
+
+uint32_t remove_segments_of_dead_owners(const std::string& run_id) {
+  return remove_segments(run_id, owner_is_dead);
 }
 
 uint64_t random_instance_id() {

@@ -66,6 +66,8 @@ std::string run_id(const std::string& run_dir);
 std::string segment_name(const std::string& run_id, std::string_view what, uint64_t instance);
 // Removes /dev/shm/strata-<run id>-*; returns how many. Only for the holder of the run directory's lock.
 uint32_t remove_stale_segments(const std::string& run_id);
+// Only those whose owner's process is gone; for an owner that starts again while others of the run live.
+uint32_t remove_segments_of_dead_owners(const std::string& run_id);
 uint64_t random_instance_id();
 
 }  // namespace strata::shm

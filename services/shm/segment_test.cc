@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -159,6 +160,25 @@ TEST_F(SegmentTest, RemovesTheStaleSegmentsOfItsRunOnly) {
   EXPECT_EQ(remove_stale_segments(run_), 2U);
   EXPECT_EQ(remove_stale_segments(run_), 0U);
   EXPECT_TRUE(exists(other->name()));
+}
+
+TEST_F(SegmentTest, RemovesWhatADeadOwnerLeftAndNothingElse) {
+  auto mine = Segment::create(name("board"), SegmentKind::kBoard, kLayout, 4096);
+  ASSERT_TRUE(mine);
+  const std::string left = name("arena");
+  const pid_t owner = fork();
+  ASSERT_GE(owner, 0);
+  if (owner == 0) {
+    auto segment = Segment::create(left, SegmentKind::kArena, kLayout, 4096);
+    _exit(segment.has_value() ? 0 : 1);  // without its destructor, as after SIGKILL
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(owner, &status, 0), owner);
+  ASSERT_EQ(status, 0);
+  ASSERT_TRUE(exists(left));
+  EXPECT_EQ(remove_segments_of_dead_owners(run_), 1U);
+  EXPECT_FALSE(exists(left));
+  EXPECT_TRUE(exists(mine->name()));
 }
 
 TEST(RunIdTest, IsTheSameForTheSameFolder) {
