@@ -14,7 +14,7 @@
 namespace strata::cli {
 
 // Every question is answered within this time, or the process counts as silent.
-inline constexpr auto kQuestionTimeout = std::chrono::milliseconds(2000);
+inline constexpr auto kQuestionTimeout = std::chrono::milliseconds(3000);
 
 // kFailedPrecondition: no cluster runs there (the message says so).
 Result<v1::GetClusterResponse> get_cluster(const std::string& run_dir);

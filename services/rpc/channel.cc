@@ -19,7 +19,8 @@ std::string socket_path(const std::string& run_dir, const std::string& process) 
 std::shared_ptr<grpc::Channel> connect(const std::string& run_dir, const std::string& process) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectFirstMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectFirstMs);
+  // GRPC_ARG_MIN_RECONNECT_BACKOFF_MS stays as it is: despite its name it is how long one attempt may take,
+  // and on a busy machine a handshake takes a while.
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   // Without a pool of its own a channel would share the connection, and its back-off, with every other one to
   // that process.

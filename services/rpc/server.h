@@ -3,6 +3,7 @@
 // service; channels to others.
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/service_type.h>
 
 #include <chrono>
 #include <functional>
