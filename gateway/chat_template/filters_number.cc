@@ -70,9 +70,10 @@ Value round_number(Interpreter&, const Value& input, Arguments arguments) {
   const double value = input.to_double();
   if (method.text() == "common") {
     if (!input.is_integer()) return Value::number(round_decimals(value, precision), input.origin);
-    const bool as_it_is = precision >= 0;
-    return Value::integer(as_it_is ? input.to_int() : static_cast<Int>(round_decimals(value, precision)),
-                          input.origin);
+    const std::optional<Int> rounded =
+        precision >= 0 ? std::optional(input.to_int()) : whole_part(round_decimals(value, precision));
+    if (!rounded) raise("round(): the integer is too large");
+    return Value::integer(*rounded, input.origin);
   }
   const double unit = std::pow(10.0, precision);
   if (method.text() == "ceil") return Value::number(std::ceil(value * unit) / unit, input.origin);
