@@ -19,11 +19,13 @@ class AttachStream final : public grpc::ServerWriteReactor<v1::AttachExpertsResp
   void start(const v1::AttachExpertsRequest& request) {
     keep_alive_ = shared_from_this();
     name_ = request.worker();
-    auto attached =
-        workers_.attach(name_, request.pid(), [weak = weak_from_this()](const std::string& reason) {
-          if (auto stream = weak.lock()) stream->finish(Status(), reason);
-        });
-    if (!attached) return finish(attached.error(), attached.error().message());
+    auto attached = workers_.attach(name_, request.pid(), [weak = weak_from_this()] {
+      if (auto stream = weak.lock()) stream->finish(Status());
+    });
+    if (!attached) {
+      obs::warn("experts", "{} refused: {}", name_, attached.error().message());
+      return finish(attached.error());
+    }
     worker_ = std::move(*attached);
     obs::info("experts", "{} (process {}, {} threads) attached", name_, request.pid(), request.threads());
     const shm::Segment& segment = worker_->board.segment();
@@ -33,24 +35,17 @@ class AttachStream final : public grpc::ServerWriteReactor<v1::AttachExpertsResp
     StartWrite(&response_);
   }
 
-  void finish(const Status& status, const std::string& reason) {
-    if (finished_.exchange(true)) return;
-    reason_ = reason;
-    Finish(rpc::to_grpc(status));
+  void finish(const Status& status) {
+    if (!finished_.exchange(true)) Finish(rpc::to_grpc(status));
   }
 
  private:
   void OnWriteDone(bool ok) override {
-    if (!ok) finish(Status(Code::kUnavailable, "the client is gone"), "its stream broke");
+    if (!ok) finish(Status(Code::kUnavailable, "the client is gone"));
   }
-  void OnCancel() override { finish(Status(Code::kCancelled, "the client is gone"), "its stream ended"); }
+  void OnCancel() override { finish(Status(Code::kCancelled, "the client is gone")); }
   void OnDone() override {
-    if (worker_ != nullptr) {
-      obs::warn("experts", "{} detached: {}", name_, reason_);
-      workers_.detach(worker_);
-    } else {
-      obs::warn("experts", "{} refused: {}", name_, reason_);
-    }
+    if (worker_ != nullptr) obs::warn("experts", "{} detached: {}", name_, workers_.detach(worker_));
     // Not before this function ends: it is a member of what the pointer keeps alive.
     const std::shared_ptr<AttachStream> last = std::move(keep_alive_);
   }
@@ -60,7 +55,6 @@ class AttachStream final : public grpc::ServerWriteReactor<v1::AttachExpertsResp
   std::shared_ptr<AttachedWorker> worker_;
   v1::AttachExpertsResponse response_;
   std::atomic<bool> finished_{false};
-  std::string reason_;  // written by whoever finishes, before Finish(); read in OnDone
   std::shared_ptr<AttachStream> keep_alive_;
 };
 

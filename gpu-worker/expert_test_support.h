@@ -111,7 +111,7 @@ class ThreadWorker {
                  .cpus = {},
                  .wait = {.yield = true, .park_after_us = 200},
                  .probe = nullptr}) {
-    auto attached = workers.attach(name, static_cast<uint32_t>(getpid()), [](const std::string&) {});
+    auto attached = workers.attach(name, static_cast<uint32_t>(getpid()), [] {});
     EXPECT_TRUE(attached) << attached.error().message();
     attached_ = *attached;
     thread_ = std::thread(
@@ -162,9 +162,9 @@ class ForkedWorker {
   }
 
   void attach(ExpertWorkers& workers, const std::string& name) {
-    auto attached = workers.attach(name, process_.pid(),
-                                   [this](const std::string& reason) { retired_because_ = reason; });
+    auto attached = workers.attach(name, process_.pid(), {});
     ASSERT_TRUE(attached) << attached.error().message();
+    attached_ = *attached;
     segment_ = (*attached)->board.segment().name();
     segment_bytes_ = (*attached)->board.segment().bytes();
     instance_ = (*attached)->board.segment().instance_id();
@@ -174,7 +174,7 @@ class ForkedWorker {
   }
 
   const sys::ProcessHandle& process() const { return process_; }
-  const std::string& retired_because() const { return retired_because_; }  // empty: it was not
+  const std::shared_ptr<AttachedWorker>& attached() const { return attached_; }
   bool board_can_be_attached() const {
     return shm::Board::attach(segment_, segment_bytes_, instance_).has_value();
   }
@@ -187,7 +187,8 @@ class ForkedWorker {
   };
   sys::FileDescriptor handover_;
   sys::ProcessHandle process_;
-  std::string segment_, retired_because_;
+  std::shared_ptr<AttachedWorker> attached_;
+  std::string segment_;
   uint64_t segment_bytes_ = 0, instance_ = 0;
 };
 

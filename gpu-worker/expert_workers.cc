@@ -53,14 +53,20 @@ struct ExpertWorkers::Impl {
     {
       std::lock_guard lock(mutex);
       if (worker.retired.exchange(true, std::memory_order_relaxed)) return;
+      if (worker.retired_because.empty()) worker.retired_because = reason;
       worker.board.segment().unlink();
       std::erase_if(attached, [&](const auto& other) { return other.get() == &worker; });
       changed.store(true, std::memory_order_relaxed);
     }
-    if (worker.on_retired) worker.on_retired(reason);
+    if (worker.on_retired) worker.on_retired();
   }
 
+  // The reason is noted before the kill, whose first consequence is that the stream ends.
   void lose(AttachedWorker& worker, const std::string& reason) {
+    {
+      std::lock_guard lock(mutex);
+      worker.retired_because = reason;
+    }
     worker.process.kill_and_wait(kKillTimeoutMs);
     retire(worker, reason);
   }
@@ -100,8 +106,10 @@ Result<std::shared_ptr<AttachedWorker>> ExpertWorkers::attach(const std::string&
   return worker;
 }
 
-void ExpertWorkers::detach(const std::shared_ptr<AttachedWorker>& worker) {
+std::string ExpertWorkers::detach(const std::shared_ptr<AttachedWorker>& worker) {
   impl_->retire(*worker, "its stream ended");
+  std::lock_guard lock(impl_->mutex);
+  return worker->retired_because;
 }
 
 std::vector<std::string> ExpertWorkers::missing() const {

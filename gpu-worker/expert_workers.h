@@ -29,7 +29,7 @@ struct ExpertWorkersOptions {
 };
 
 // Ends the Attach stream; called once, from a gRPC thread or from the window loop, so it must not block.
-using OnRetired = std::function<void(const std::string& reason)>;
+using OnRetired = std::function<void()>;
 
 // One worker with its board; owned by ExpertWorkers, shared with the window that uses it.
 struct AttachedWorker {
@@ -41,6 +41,7 @@ struct AttachedWorker {
   // Set once. Whoever sees it (relaxed: nothing is read on its strength) gives the worker no more work and
   // expects none back.
   std::atomic<bool> retired{false};
+  std::string retired_because;  // under the lock of ExpertWorkers; detach() tells
 };
 
 class ExpertWorkers {
@@ -52,7 +53,8 @@ class ExpertWorkers {
   // same name is replaced. kNotFound: there is no process `pid`. kResourceExhausted: too many workers, or no
   // room in /dev/shm.
   Result<std::shared_ptr<AttachedWorker>> attach(const std::string& name, uint32_t pid, OnRetired on_retired);
-  void detach(const std::shared_ptr<AttachedWorker>& worker);  // its stream ended
+  // Its stream ended. Returns why the worker was retired: by this, or by something before.
+  std::string detach(const std::shared_ptr<AttachedWorker>& worker);
   std::vector<std::string> missing() const;  // names of expected workers that are not attached
 
   // Window loop side. Applies attach and detach, and notices processes that ended since.

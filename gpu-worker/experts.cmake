@@ -11,7 +11,8 @@ strata_library(strata_expert_dispatch
 # The other side of the board in these tests is the real one.
 strata_test(expert_dispatch_test
   SOURCES expert_dispatch_test.cc expert_workers_test.cc lost_worker_test.cc
-  DEPS strata_expert_boards strata_cpu_expert_worker)
+  DEPS strata_expert_boards strata_cpu_expert_worker
+  TIMEOUT 600)  # under ThreadSanitizer on a busy machine
 
 strata_test(expert_hub_test
   SOURCES expert_hub_service_test.cc

@@ -92,7 +92,9 @@ class LostWorkerTest : public testing::TestWithParam<Fault> {
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
     EXPECT_GT(dispatch.counters().fallbacks, 0U);
     EXPECT_TRUE(failing.process().gone()) << "fenced";
-    EXPECT_NE(failing.retired_because(), "");
+    const std::string reason = workers.detach(failing.attached());
+    EXPECT_TRUE(GetParam().signal == SIGKILL ? reason == "its process ended" : reason.ends_with("ms, killed"))
+        << reason;
     EXPECT_FALSE(failing.board_can_be_attached());
     const std::vector<std::string> missing = workers.missing();
     EXPECT_NE(std::ranges::find(missing, "cpu-expert-worker-0"), missing.end());
@@ -118,7 +120,7 @@ TEST_P(LostWorkerTest, CompletesTheWindowBesideAWorkerThatGoesOn) {
   healthy.attach(workers, "cpu-expert-worker-1");
   expect_window_to_complete(workers, failing);
   EXPECT_FALSE(healthy.process().gone());
-  EXPECT_EQ(healthy.retired_because(), "");
+  EXPECT_FALSE(healthy.attached()->retired);
 }
 
 // Requests of 4 tokens: the third is in the middle of a layer, whose first pieces have been done.
@@ -150,7 +152,7 @@ TEST(IdleLossTest, ForgetsAWorkerThatDiedBetweenWindows) {
   ASSERT_TRUE(worker.process().kill_and_wait(60'000));
   EXPECT_TRUE(workers.at_window_boundary().empty());
   EXPECT_EQ(workers.missing(), std::vector<std::string>{"cpu-expert-worker-0"});
-  EXPECT_EQ(worker.retired_because(), "its process ended");
+  EXPECT_EQ(workers.detach(worker.attached()), "its process ended");
 }
 
 }  // namespace
