@@ -290,6 +290,18 @@ TEST_F(ExchangeActorTest, CountsUsesFromWhereTheCountersStoodAtTheGrant) {
   EXPECT_EQ(script_.uses[2], 4u);
 }
 
+TEST_F(ExchangeActorTest, UsesOfAnUnfinishedWindowWaitForItsTokens) {
+  start();
+  grant();
+  memory_.decode(0, 2, 4, 0);
+  look();
+  EXPECT_EQ(script_.tokens, 0u);
+  memory_.decode(0, 2, 3, 1);
+  look();
+  EXPECT_EQ(script_.tokens, 1u);
+  EXPECT_EQ(script_.uses[2], 7u);
+}
+
 TEST_F(ExchangeActorTest, NeverHasMoreInFlightThanAllowed) {
   script_.wanted = {{0, {0, 0}}, {1, {0, 1}}, {2, {0, 2}}};
   start();

@@ -17,11 +17,13 @@ class UsageReader {
 
   struct Delta {
     uint64_t decode_tokens = 0;
-    std::span<const uint32_t> decode_uses;  // (layers, experts), until the next call
+    std::span<const uint32_t> decode_uses;  // (layers, experts), until the next call; empty without tokens
   };
   Delta take(const shm::UsageBoard& board);
 
  private:
+  void read_uses(const shm::UsageBoard& board);
+
   std::vector<uint64_t> seen_;
   std::vector<uint32_t> uses_;
   uint64_t decode_tokens_ = 0;

@@ -22,6 +22,7 @@
 #include "services/obs/log.h"
 #include "services/rpc/process_main.h"
 #include "services/rpc/server.h"
+#include "services/shm/segment.h"
 #include "services/sys/cpus.h"
 
 namespace strata::gpu_worker {
@@ -109,6 +110,12 @@ Status run(const rpc::ProcessContext& context) {
   TRY(const auto loaded, load(settings));
   const MemoryPlan& plan = loaded.plan;
 
+  // What a predecessor that was killed left behind; after start-up faults, so that a wrong call removes
+  // nothing.
+  if (uint32_t removed = shm::remove_segments_of_dead_owners(context.run_id); removed > 0) {
+    obs::info("main", "removed {} shared-memory segments of an earlier gpu-worker", removed);
+  }
+
   // Torn down in reverse: services before the loop that they submit to, the loop before its device.
   ExpertWorkers workers({.run_id = context.run_id,
                          .geometry = plan.board,
@@ -179,8 +186,8 @@ Status run(const rpc::ProcessContext& context) {
             load_seconds);
   rpc::wait_for_stop_signal();
   server->set_serving(false);
+  loop.stop();  // first: open answers then end with UNAVAILABLE, which means "submit again"
   server->stop();
-  loop.stop();
   actors.stop();
   return {};
 }

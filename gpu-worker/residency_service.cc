@@ -73,8 +73,9 @@ class ResidencyService::Attachment final : public StreamWriter<v1::AttachCacheRe
     Status posted = holder_->loop->at_boundary(
         [residents = holder_->residents, attachment] { residents->end_attachment(attachment->epoch); },
         [] { obs::info("residency", "the cache manager has gone; residency stays as it is"); });
-    if (!posted.ok())
+    if (posted.code() == Code::kResourceExhausted) {
       obs::warn("residency", "the end of an attachment was not applied: {}", posted.message());
+    }
     finish(grpc::Status(grpc::StatusCode::CANCELLED, "the cache manager has gone"));
   }
 
