@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <random>
+
 #include "gateway/chat_template/budget.h"
 #include "services/tokenizer/tokenizer.h"
 #include "tests/support/test_data.h"
@@ -306,6 +308,40 @@ TEST(ChatTemplateLimitTest, HostileTemplatesEndWithAnError) {
     EXPECT_TRUE(status.code() == Code::kResourceExhausted || status.code() == Code::kInvalidArgument)
         << status.message();
     EXPECT_THAT(status.message(), StartsWith("chat template:")) << source.substr(0, 100);
+  }
+}
+
+// Bytes changed, removed and repeated at random: whatever comes out of it is a rendering or an error with a
+// line.
+TEST(ChatTemplateLimitTest, DamagedTemplatesRenderOrFailCleanly) {
+  const auto folder = std::filesystem::path(STRATA_SOURCE_DIR) / "gateway/chat_template/testdata";
+  const std::string sources[] = {strata::tests::read_text(folder / "thinking_tools.jinja"),
+                                 strata::tests::read_text(folder / "features.txt")};
+  const RenderInput input = input_with("<|im_end|> \xC3\xA9");
+  for (uint32_t seed = 0; seed < 600; ++seed) {
+    std::mt19937 random(seed);
+    std::string source = sources[seed % 2];
+    const std::size_t begin = random() % (source.size() - 200);
+    source = source.substr(
+        begin, 200 + random() % 2000);  // a part, so that errors do not all come from the first lines
+    for (uint32_t i = 0; i < 1 + random() % 4; ++i) {
+      const std::size_t at = random() % source.size();
+      switch (random() % 3) {
+        case 0:
+          source[at] = static_cast<char>(random() % 128);
+          break;
+        case 1:
+          source.erase(at, 1 + random() % 8);
+          break;
+        default:
+          source.insert(at, source.substr(random() % source.size(), random() % 40));
+          break;
+      }
+    }
+    const auto text = render(source, input);
+    if (!text) {
+      EXPECT_THAT(text.error().message(), StartsWith("chat template:")) << "seed " << seed;
+    }
   }
 }
 
