@@ -9,7 +9,7 @@
 #include <memory>
 #include <tuple>
 
-#include "gpu-worker/expert_test_support.h"
+#include "tests/support/expert_board_support.h"
 #include "tests/support/test_data.h"
 
 namespace strata::gpu_worker {

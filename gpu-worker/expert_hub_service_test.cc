@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "cpu-expert-worker/board_client.h"
-#include "gpu-worker/expert_test_support.h"
 #include "services/rpc/server.h"
+#include "tests/support/expert_board_support.h"
 #include "tests/support/test_data.h"
 
 namespace strata::gpu_worker {

@@ -9,7 +9,7 @@
 
 #include "cpu-expert-worker/expert_job.h"
 #include "gpu-worker/expert_dispatch.h"
-#include "gpu-worker/expert_test_support.h"
+#include "tests/support/expert_board_support.h"
 #include "tests/support/test_data.h"
 
 namespace strata::gpu_worker {
