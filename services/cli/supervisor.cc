@@ -174,6 +174,12 @@ void Supervisor::on(Answered message) {
   if (child.spec.drains) {
     std::string address = fact(*message.status, "address");
     if (address.empty()) return;
+    if (address_.empty()) {
+      // A port that was left to chance is kept over restarts: clients know it by now.
+      auto scheme = address.find("://");
+      std::string listen = scheme == std::string::npos ? address : address.substr(scheme + 3);
+      child.spec.arguments.insert(child.spec.arguments.end(), {"--set", "gateway.listen=" + listen});
+    }
     address_ = address.starts_with("http") ? address : "http://" + address;
   }
   child.view.state = ChildState::kReady;

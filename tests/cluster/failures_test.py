@@ -1,6 +1,6 @@
 """kill -9 and SIGSTOP of each process in the middle of an answer: the answer completes and equals the undisturbed one."""
+import http.client
 import signal
-import threading
 import unittest
 
 from support import Cluster, wait_for
@@ -48,20 +48,15 @@ class Failures(unittest.TestCase):
 
     def test_a_killed_gateway_breaks_its_connections_only(self):
         pid = self.cluster.process_of("gateway")["pid"]
-        broken = threading.Event()
-
-        def read():
-            try:
-                for _ in self.cluster.stream(STORY, **FIELDS):
-                    pass
-            except Exception:  # the connection breaks in one of several ways
-                broken.set()
-        reader = threading.Thread(target=read)
-        reader.start()
-        wait_for(lambda: self.cluster.status()["running_sequences"] == 1, 10, "the answer runs")
-        self.cluster.kill("gateway")
-        reader.join(30)
-        self.assertTrue(broken.is_set())
+        text = ""
+        try:
+            for piece in self.cluster.stream(STORY, **FIELDS):
+                if not text:
+                    self.cluster.kill("gateway")
+                text += piece
+        except (OSError, http.client.HTTPException):
+            pass  # the connection breaks in one of several ways, a plain end included
+        self.assertLess(len(text), len(self.undisturbed), "the answer was over before the signal could matter")
         self.cluster.wait_restarted("gateway", pid)
         wait_for(lambda: self.cluster.status()["running_sequences"] == 0, 10, "the engine stopped the orphaned work")
         self.assertEqual(self.cluster.text(STORY, **FIELDS), self.undisturbed)

@@ -56,7 +56,8 @@ class Tidy(unittest.TestCase):
         for path in self.code:
             folder = folder_of(path)
             here = layer_of(folder)
-            if here is None or path.endswith("_test.cc"):
+            # Tests put parts of several processes together.
+            if here is None or "_test" in os.path.basename(path):
                 continue
             for number, line in enumerate(read(path).splitlines(), 1):
                 match = re.match(r'#include "([^"]+)"', line)
