@@ -187,10 +187,17 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options) {
   return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
 }
 
-// The links go first, so that nobody calls back; then the threads, and the actors last.
+// First the threads, then whoever may hold a call of the links, in the actors as in what was still to be
+// done; the links at the end, for they wait until nobody holds a call any more.
 Gateway::~Gateway() {
   impl_->http->stop(milliseconds(0));
   impl_->workers->stop();
+  impl_->gatherer.reset();
+  impl_->monitor.reset();
+  impl_->service.reset();
+  impl_->admission.reset();
+  impl_->http.reset();
+  impl_->workers.reset();
   impl_->engine.reset();
   impl_->processes.reset();
 }
