@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "gateway/api/utf8.h"
+
 namespace strata::gateway {
 
 namespace {
@@ -141,7 +143,8 @@ std::string number_text(float value) {
   return out;
 }
 
-std::string snippet(std::string_view text) {
+std::string snippet(std::string_view raw) {
+  const std::string text = to_valid_utf8(raw);  // paths and headers may hold any bytes
   std::size_t end = 0, characters = 0;
   while (end < text.size() && characters < kSnippetCharactersMax) {
     ++end;
@@ -149,7 +152,7 @@ std::string snippet(std::string_view text) {
     ++characters;
   }
   std::string out;
-  append_json_string(out, text.substr(0, end));
+  append_json_string(out, std::string_view(text).substr(0, end));
   if (end < text.size()) out += "...";
   return out;
 }

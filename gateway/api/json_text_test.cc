@@ -61,6 +61,7 @@ TEST(JsonTextTest, SnippetsAreShortWholeAndHarmless) {
   for (int i = 0; i < 100; ++i) long_characters += "é";
   EXPECT_EQ(count_characters(snippet(long_characters)), 64u + 5u);
   EXPECT_EQ(snippet("a\nb"), "\"a\\nb\"");
+  EXPECT_EQ(snippet("a\xff"), "\"a\xef\xbf\xbd\"");
 }
 
 TEST(Utf8Test, ReplacesEachMaximalWrongPieceByOneCharacter) {

@@ -15,6 +15,8 @@ using std::chrono::milliseconds;
 
 // A request that the engine has died of so often may well be the reason.
 constexpr uint32_t kLossesMax = 3;
+// Calls lost before their first event: the engine says it is ready and does not answer.
+constexpr uint32_t kUnheardLossesMax = 50;
 constexpr milliseconds kSubmitAgainDelay{50};
 // A sequence that was just given up is free again at the next window boundary; windows over long prompts take
 // a while.
@@ -117,7 +119,7 @@ void Generation::begin_choice() {
   progress_ = {};
   finished_.reset();
   choice_done_ = false;
-  losses_ = busy_retries_ = 0;
+  losses_ = unheard_losses_ = busy_retries_ = 0;
   if (job_.stream) {
     if (std::string begin = job_.format->begin_chunk(choice_); !begin.empty()) send(begin);
   }
@@ -125,6 +127,7 @@ void Generation::begin_choice() {
     std::vector<AnswerPiece> pieces{{.text = prompt().echo}};
     show(pieces);
   }
+  if (closed_) return;  // the client was slow to read and has been left
   submit();
 }
 
@@ -223,9 +226,10 @@ void Generation::handle(const EngineEnded& ended) {
 }
 
 void Generation::lose_engine() {
-  if (call_was_heard_ && ++losses_ > kLossesMax) {
+  uint32_t& losses = call_was_heard_ ? losses_ : unheard_losses_;
+  if (++losses > (call_was_heard_ ? kLossesMax : kUnheardLossesMax)) {
     return fail(
-        engine_failed(fmt::format("the engine was lost {} times while it answered this request", losses_)),
+        engine_failed(fmt::format("the engine was lost {} times while it answered this request", losses)),
         Outcome::kEngineError);
   }
   if (call_was_heard_) {

@@ -130,8 +130,10 @@ class Generation : public actor::Actor {
   std::shared_ptr<EngineCall> call_;  // nullptr: none is open
   uint64_t attempt_ = 0;              // number of the newest call
   bool call_was_heard_ = false;
-  bool away_ = false;  // waits for an engine that was lost
-  uint32_t losses_ = 0, busy_retries_ = 0;
+  bool away_ = false;            // waits for an engine that was lost
+  uint32_t losses_ = 0;          // calls that were heard and broke
+  uint32_t unheard_losses_ = 0;  // calls that broke before their first event
+  uint32_t busy_retries_ = 0;
   uint64_t wait_ = 0;  // number of the newest wait with a limit
 };
 

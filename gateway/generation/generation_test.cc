@@ -283,6 +283,18 @@ TEST_F(GenerationTest, ARequestOfWhichTheEngineDiesEachTimeIsNotTriedForEver) {
   EXPECT_TRUE(run.read().starts_with("HTTP/1.1 500"));
 }
 
+TEST_F(GenerationTest, AnEngineThatSaysItIsReadyAndNeverAnswersIsNotAskedForEver) {
+  Running& run = start(job(false));
+  for (int i = 0; i < 100 && !run.over; ++i) {
+    end(Status(Code::kUnavailable, "connection refused"));
+    engine_ready();
+    world_.advance(milliseconds(100));
+  }
+  EXPECT_TRUE(run.over);
+  EXPECT_TRUE(run.read().starts_with("HTTP/1.1 500"));
+  EXPECT_EQ(count("strata_requests_total", "engine_error"), 1);
+}
+
 TEST_F(GenerationTest, TokensOfAnEarlierCallAreDroppedAndCounted) {
   Running& run = start(job(true));
   generate("A");

@@ -295,7 +295,9 @@ class BeastConnection final : public Connection {
     deadline_.expires_after(limit);
     deadline_.async_wait([weak = std::weak_ptr<BeastConnection>(self())](const error_code& error) {
       auto self = weak.lock();
-      if (!error && self != nullptr) self->close();
+      // A handler that was queued before the deadline moved on is out of date.
+      if (error || self == nullptr || self->deadline_.expiry() > std::chrono::steady_clock::now()) return;
+      self->close();
     });
   }
 
