@@ -194,7 +194,7 @@ void ExpertDispatch::Impl::take_parts(const ExpertShare& share) {
 void ExpertDispatch::Impl::collect(ExpertShare& share) {
   const ShareContext context = share_context();
   do {
-    if (!options.workers->wait_done(share.worker(), share.ticket(), share.expert_count())) {
+    if (!options.workers->wait_done(share.worker(), share.ticket(), share.pair_count())) {
       // All of its experts again, also what earlier requests brought: the same bits, and a rare case stays
       // simple.
       const model::LayerExperts& experts = layer_experts();
@@ -223,7 +223,7 @@ void ExpertDispatch::Impl::abandon() {
   if (!running) return;
   for (uint32_t i = 0; i < share_count; ++i) {
     if (!shares[i].empty())
-      options.workers->wait_done(shares[i].worker(), shares[i].ticket(), shares[i].expert_count());
+      options.workers->wait_done(shares[i].worker(), shares[i].ticket(), shares[i].pair_count());
   }
   running = false;
 }

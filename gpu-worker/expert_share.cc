@@ -55,16 +55,13 @@ void ExpertShare::write_activations(const ShareContext& context) const {
 void ExpertShare::write_pairs(const ShareContext& context) {
   shm::BoardPair* out = worker_->board.pairs();
   pairs_.clear();
-  expert_count_ = 0;
   for (const ExpertGroup& group : groups_) {
-    const std::size_t before = pairs_.size();
     for (uint32_t i = group.begin; i < group.end; ++i) {
       const uint32_t row = row_of_token_[context.groups->tokens()[i]];
       if (row < first_row_ || row >= first_row_ + rows_) continue;
       out[pairs_.size()] = {.token = static_cast<uint16_t>(row - first_row_), .expert = group.expert};
       pairs_.push_back(context.groups->pairs()[i]);
     }
-    expert_count_ += pairs_.size() != before ? 1 : 0;
   }
 }
 

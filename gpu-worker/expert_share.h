@@ -37,7 +37,7 @@ class ExpertShare {
 
   bool single_request() const { return row_count_ <= worker_->board.geometry().tokens_max; }
   uint64_t ticket() const { return ticket_; }  // of the request on the board
-  uint32_t expert_count() const { return expert_count_; }
+  uint32_t pair_count() const { return static_cast<uint32_t>(pairs_.size()); }
   // Pair (token * top_k + k) behind each part of the request on the board.
   std::span<const uint32_t> pairs() const { return pairs_; }
 
@@ -58,7 +58,6 @@ class ExpertShare {
   uint32_t first_row_ = 0;
   uint32_t rows_ = 0;
   std::vector<uint32_t> pairs_;
-  uint32_t expert_count_ = 0;
   uint64_t ticket_ = 0;
 };
 

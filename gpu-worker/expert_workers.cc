@@ -16,18 +16,19 @@ constexpr uint32_t kLivenessSliceUs = 2000;
 // A killed process is gone in milliseconds. One that hangs in the kernel (a page fault on a dead disk) may
 // take long, but runs no instruction of its own any more, so the window goes on without it.
 constexpr uint32_t kKillTimeoutMs = 5000;
-// Progress counts experts. While many are asked for at once, the weights of each come slower (page faults,
-// shared memory bandwidth), so the budget grows with the request.
-constexpr uint32_t kExpertsPerBudget = 64;
+// Progress counts whole experts. One that half a prompt chunk was routed to takes long, and where many are
+// asked for at once the weights of each come slower (page faults, shared bandwidth): the budget grows with
+// the pairs of the request.
+constexpr uint32_t kPairsPerBudget = 64;
 #ifdef STRATA_SANITIZED
 constexpr uint32_t kBudgetFactor = 10;
 #else
 constexpr uint32_t kBudgetFactor = 1;
 #endif
 
-std::chrono::milliseconds stall_budget(uint32_t lost_after_ms, uint32_t expert_count) {
+std::chrono::milliseconds stall_budget(uint32_t lost_after_ms, uint32_t pair_count) {
   return std::chrono::milliseconds(uint64_t{lost_after_ms} * kBudgetFactor *
-                                   (1 + expert_count / kExpertsPerBudget));
+                                   (1 + pair_count / kPairsPerBudget));
 }
 
 // Acquire: the parts of that ticket and of all before it are visible.
@@ -99,7 +100,12 @@ Result<std::shared_ptr<AttachedWorker>> ExpertWorkers::attach(const std::string&
       return fail(Code::kResourceExhausted, "{} expert workers are attached, that is all there can be",
                   kExpertWorkersMax);
     }
-    impl_->attached.push_back(worker);
+    // In one step: a window boundary in between must not see one worker more than there can be.
+    if (replaced != nullptr) {
+      *same_name = worker;
+    } else {
+      impl_->attached.push_back(worker);
+    }
     impl_->changed.store(true, std::memory_order_relaxed);
   }
   if (replaced != nullptr) impl_->retire(*replaced, fmt::format("process {} took its place", pid));
@@ -136,9 +142,9 @@ const WorkerList& ExpertWorkers::at_window_boundary() {
 
 const WorkerList& ExpertWorkers::in_window() const { return impl_->in_window; }
 
-bool ExpertWorkers::wait_done(AttachedWorker& worker, uint64_t ticket, uint32_t expert_count) {
+bool ExpertWorkers::wait_done(AttachedWorker& worker, uint64_t ticket, uint32_t pair_count) {
   shm::BoardHeader& header = worker.board.header();
-  const auto budget = stall_budget(impl_->options.lost_after_ms, expert_count);
+  const auto budget = stall_budget(impl_->options.lost_after_ms, pair_count);
   uint64_t progress = header.progress.load(std::memory_order_relaxed);
   Clock::time_point moved_at = Clock::now();
   for (;;) {

@@ -62,8 +62,8 @@ class ExpertWorkers {
   const std::vector<std::shared_ptr<AttachedWorker>>& in_window()
       const;  // as of the last boundary; some may be retired since
   // Waits until the worker has done `ticket`: then its parts are visible. False: it was lost, has been killed
-  // and retired, or had left; its parts must be computed elsewhere. expert_count scales the budget.
-  bool wait_done(AttachedWorker& worker, uint64_t ticket, uint32_t expert_count);
+  // and retired, or had left; its parts must be computed elsewhere. pair_count scales the budget.
+  bool wait_done(AttachedWorker& worker, uint64_t ticket, uint32_t pair_count);
 
  private:
   struct Impl;

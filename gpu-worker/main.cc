@@ -107,14 +107,14 @@ v1::GetEngineResponse engine_facts(const config::Settings& settings, const Loade
 Status run(const rpc::ProcessContext& context) {
   auto start = std::chrono::steady_clock::now();
   const config::Settings& settings = *context.settings;
-  TRY(const auto loaded, load(settings));
-  const MemoryPlan& plan = loaded.plan;
 
-  // What a predecessor that was killed left behind; after start-up faults, so that a wrong call removes
-  // nothing.
+  // What a predecessor that was killed left behind. Before the plan: its arena counts as memory in use, and a
+  // worker that finds too little left because of its own past would never start again.
   if (uint32_t removed = shm::remove_segments_of_dead_owners(context.run_id); removed > 0) {
     obs::info("main", "removed {} shared-memory segments of an earlier gpu-worker", removed);
   }
+  TRY(const auto loaded, load(settings));
+  const MemoryPlan& plan = loaded.plan;
 
   // Torn down in reverse: services before the loop that they submit to, the loop before its device.
   ExpertWorkers workers({.run_id = context.run_id,

@@ -1,5 +1,6 @@
 #pragma once
-// What the expert dispatch asks of the residency: is this expert in the arena now? Answers change at window boundaries only.
+// What the expert dispatch asks of the residency: is this expert in the arena now? Answers change at window
+// boundaries only.
 
 #include <cstddef>
 #include <cstdint>

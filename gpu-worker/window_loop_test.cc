@@ -115,6 +115,7 @@ TEST_F(WindowLoopTest, EndsEverythingWithAReasonWhenItStops) {
 
 TEST_F(WindowLoopTest, AStuckWindowIsReportedWithItsPhaseAndParties) {
   std::promise<std::string> reported;
+  std::atomic<bool> said{false};
   std::latch proceed(1);
   device_.on_window = [&, first = true]() mutable {
     if (std::exchange(first, false)) proceed.wait();
@@ -123,7 +124,11 @@ TEST_F(WindowLoopTest, AStuckWindowIsReportedWithItsPhaseAndParties) {
   Watchdog watchdog({.trace = &loop.trace(),
                      .budget = std::chrono::milliseconds(20),
                      .parties = [&] { return device_.activity(); },
-                     .on_stuck = [&](const std::string& text) { reported.set_value(text); }});
+                     .on_stuck =
+                         [&](const std::string& text) {
+                           // Each stuck window is reported; on a busy machine there may be several.
+                           if (!said.exchange(true)) reported.set_value(text);
+                         }});
   auto heard = std::make_shared<RecordingListener>();
   ASSERT_TRUE(loop.submit(generation(heard, 2)).ok());
   auto report = reported.get_future();

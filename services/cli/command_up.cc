@@ -108,7 +108,8 @@ Result<int> supervise(const RunDir& run_dir, const config::Settings& settings,
 
 int run_up(UpOptions options) {
   std::signal(SIGPIPE, SIG_IGN);
-  if (!options.listen.empty()) options.load.sets.push_back("gateway.listen=" + options.listen);
+  if (!options.listen.empty())
+    options.load.sets.push_back(fmt::format("gateway.listen='{}'", options.listen));
   auto settings = config::load(options.load);
   if (!settings) return report(settings.error(), kExitFault);
   if (Status model = check_model(**settings); !model.ok()) return report(model, kExitFault);

@@ -94,6 +94,8 @@ Result<Url> parse_url(const std::string& text) {
   Url url;
   if (slash != std::string_view::npos) url.path = rest.substr(slash);
   while (url.path.ends_with('/')) url.path.pop_back();
+  // The base URL of an OpenAI client ends in /v1; requests here name it themselves.
+  if (url.path.ends_with("/v1")) url.path.resize(url.path.size() - 3);
   auto colon = authority.rfind(':');
   auto bracket = authority.rfind(']');
   if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) {

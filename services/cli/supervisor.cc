@@ -1,5 +1,7 @@
 #include "services/cli/supervisor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <csignal>
 
@@ -16,6 +18,8 @@ namespace {
 
 // A process that was ready for so long starts again with the shortest pause.
 constexpr auto kHealthyAfter = 30s;
+// Before the first "ready" somebody waits for it: a process that never comes up must not be tried for ever.
+constexpr uint32_t kFirstStartsMax = 6;
 constexpr auto kPollStarting = 50ms;
 constexpr auto kPollReady = 1000ms;
 
@@ -120,7 +124,14 @@ void Supervisor::on(Gone message) {
     begin_stop(rpc::kExitStartupFault);
   } else {
     obs::warn("supervisor", "{} (pid {}) ended: {}", child.spec.name, pid, child.view.last_exit);
-    schedule_restart(message.child);
+    if (!was_ready_ && child.failures + 1 >= kFirstStartsMax) {
+      obs::error("supervisor", "{} ended {} times before the cluster was ready", child.spec.name,
+                 kFirstStartsMax);
+      child.view.state = ChildState::kStopped;
+      begin_stop(1);
+    } else {
+      schedule_restart(message.child);
+    }
   }
   publish();
 }
@@ -178,7 +189,8 @@ void Supervisor::on(Answered message) {
       // A port that was left to chance is kept over restarts: clients know it by now.
       auto scheme = address.find("://");
       std::string listen = scheme == std::string::npos ? address : address.substr(scheme + 3);
-      child.spec.arguments.insert(child.spec.arguments.end(), {"--set", "gateway.listen=" + listen});
+      child.spec.arguments.insert(child.spec.arguments.end(),
+                                  {"--set", fmt::format("gateway.listen='{}'", listen)});
     }
     address_ = address.starts_with("http") ? address : "http://" + address;
   }

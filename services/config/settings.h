@@ -168,8 +168,8 @@ struct Settings : PropertySet {
       this,
       "gateway.body_bytes_max",
       "Largest request body.",
-      {.unit = Unit::kBytes, .applies = Applies::kRestartGateway, .example = "16777216"},
-      16777216,
+      {.unit = Unit::kBytes, .applies = Applies::kRestartGateway, .example = "33554432"},
+      33554432,
       {.min = 1024, .max = static_cast<uint32_t>(kRequestBodyBytesMax)}};
   Property<uint32_t> gateway_keepalive_ms{
       this,

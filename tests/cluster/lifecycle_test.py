@@ -55,6 +55,15 @@ class Lifecycle(unittest.TestCase):
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertIn(str(first.process.pid), result.stderr)
 
+    def test_a_listener_on_ipv6_is_taken_as_written(self):
+        with tempfile.TemporaryDirectory(prefix="strata-test-") as folder:
+            run_dir = os.path.join(folder, "run")
+            result = strata("up", "--detach", "--config", DEMO, "--run-dir", run_dir, "--listen", "[::1]:0")
+            strata("down", "--run-dir", run_dir)
+            if "address" in result.stderr.lower() and "::1" in result.stderr:
+                self.skipTest("this machine has no IPv6 loopback")
+            self.assertRegex(result.stdout, r"^ready http://\[::1\]:\d+\n$", result.stderr)
+
     def test_detach_returns_when_ready_and_down_stops(self):
         with tempfile.TemporaryDirectory(prefix="strata-test-") as folder:
             run_dir = os.path.join(folder, "run")
