@@ -11,6 +11,8 @@ namespace strata::cpu_expert_worker {
 namespace {
 
 constexpr std::chrono::milliseconds kRetryPause{100};
+// After a refusal (another model, a full /dev/shm): each try is a line in the gpu-worker's log.
+constexpr std::chrono::milliseconds kRefusedPause{2000};
 
 }  // namespace
 
@@ -41,21 +43,22 @@ void BoardClient::set_detail(const std::string& detail) {
   if (!detail.empty()) obs::info("experts", "{}", detail);
 }
 
-bool BoardClient::pause() {
+bool BoardClient::pause(std::chrono::milliseconds length) {
   std::unique_lock lock(mutex_);
-  return !stop_asked_.wait_for(lock, kRetryPause, [this] { return stopping_.load(); });
+  return !stop_asked_.wait_for(lock, length, [this] { return stopping_.load(); });
 }
 
 void BoardClient::run() {
   sys::name_this_thread("expert-0");
-  do {
+  for (;;) {
     const Status status = attach_and_serve();
     attached_.store(false, std::memory_order_relaxed);
     if (stopping_.load()) return;
     // It starts, restarts, or has just taken the board back; gRPC's own words for that help nobody.
     const bool expected = status.code() == Code::kUnavailable;
     set_detail(expected ? "waiting for the gpu-worker" : fmt::format("not attached: {}", status.message()));
-  } while (pause());
+    if (!pause(expected ? kRetryPause : kRefusedPause)) return;
+  }
 }
 
 Status BoardClient::attach_and_serve() {

@@ -1,8 +1,10 @@
 #pragma once
 // Keeps an expert worker attached: asks the gpu-worker for a board, serves it until the stream ends, and
-// begins again. While the gpu-worker is not there (or restarts) it tries every 100 ms.
+// begins again. While the gpu-worker is not there (or restarts) it tries every 100 ms,
+// after a refusal every two seconds.
 
 #include <grpcpp/grpcpp.h>
+#include <chrono>
 
 #include <atomic>
 #include <condition_variable>
@@ -36,7 +38,7 @@ class BoardClient {
   Status serve_board(const v1::AttachExpertsResponse& response, const std::function<bool()>& stop);
   void set_detail(const std::string& detail);
   // False when it is time to stop.
-  bool pause();
+  bool pause(std::chrono::milliseconds length);
 
   BoardClientOptions options_;
   std::unique_ptr<v1::ExpertHub::Stub> stub_;

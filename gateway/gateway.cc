@@ -13,6 +13,7 @@
 #include "gateway/service/service.h"
 #include "services/actor/actor_system.h"
 #include "services/base/build_info.h"
+#include "services/base/limits.h"
 #include "services/gguf/gguf_file.h"
 #include "services/model/model_config.h"
 #include "services/obs/log.h"
@@ -25,6 +26,8 @@ using std::chrono::milliseconds;
 
 // Reading and tokenizing requests, and gathering metrics, beside the HTTP thread.
 constexpr uint32_t kWorkerThreads = 2;
+// Bodies that may be parsed at the same time, beyond the requests that run or wait.
+constexpr uint32_t kRequestsBeingRead = 8;
 // After the last answer, for what is still in buffers.
 constexpr milliseconds kFlushGrace{500};
 
@@ -121,7 +124,8 @@ struct Gateway::Impl {
     service = std::make_shared<Service>(
         executor,
         ServiceOptions{.listen_host = parse_listen(settings.gateway_listen()).value_or(ListenAddress{}).host,
-                       .drain = milliseconds(settings.supervisor_drain_ms())},
+                       .drain = milliseconds(settings.supervisor_drain_ms()),
+                       .requests_max = kSequencesMax + settings.gateway_queue_limit() + kRequestsBeingRead},
         model.preparer, model.card, environment, *metrics,
         std::vector<std::shared_ptr<actor::Executor>>{workers->make_executor(), workers->make_executor()});
     monitor =

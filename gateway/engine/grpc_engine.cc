@@ -1,6 +1,6 @@
 #include "gateway/engine/grpc_engine.h"
 
-#include "gateway/engine/open_calls.h"
+#include "services/rpc/open_calls.h"
 #include "strata/v1/engine.grpc.pb.h"
 #include "strata/v1/process.grpc.pb.h"
 
@@ -175,7 +175,7 @@ class GrpcEngine final : public EngineClient {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Process::Stub> process_;
   std::unique_ptr<v1::Engine::Stub> engine_;
-  OpenCalls calls_;  // last: goes first, and waits for the calls that use the stubs
+  rpc::OpenCalls calls_;  // last: goes first, and waits for the calls that use the stubs
 };
 
 }  // namespace

@@ -98,14 +98,23 @@ TEST(RequestGuardTest, RefusesForeignPages) {
 TEST(RequestGuardTest, TakesJsonAndFromProgramsAlsoNothingAndCurlsDefault) {
   RequestGuard guard("127.0.0.1");
   auto typed = [](const char* type) { return post({{"host", "localhost"}, {"content-type", type}}); };
-  EXPECT_FALSE(guard.check(post({{"host", "localhost"}})));
+  EXPECT_FALSE(guard.check_body_form(post({{"host", "localhost"}})));
   for (const char* type :
        {"application/json", "Application/JSON; charset=utf-8", "application/x-www-form-urlencoded"}) {
-    EXPECT_FALSE(guard.check(typed(type))) << type;
+    EXPECT_FALSE(guard.check_body_form(typed(type))) << type;
   }
-  EXPECT_EQ(guard.check(typed("text/plain"))->status, 415u);
-  EXPECT_EQ(guard.check(post({{"host", "localhost:1"}, {"origin", "http://localhost:1"}}))->status, 415u);
-  EXPECT_EQ(guard.check(post({{"host", "localhost"}, {"content-encoding", "gzip"}}))->status, 415u);
+  EXPECT_EQ(guard.check_body_form(typed("text/plain"))->status, 415u);
+  EXPECT_EQ(guard.check_body_form(post({{"origin", "http://localhost:1"}}))->status, 415u);
+  EXPECT_EQ(guard.check_body_form(post({{"content-encoding", "gzip"}}))->status, 415u);
+}
+
+TEST(RequestGuardTest, BehindAnOpenAddressOnlyNamesThatNobodyElseHandsOutAreOurOwnPages) {
+  RequestGuard guard("0.0.0.0");
+  auto from = [&](const std::string& name) {
+    return guard.check(post({{"host", name + ":8080"}, {"origin", "http://" + name + ":8080"}}));
+  };
+  for (const char* own : {"192.168.1.5", "[fd00::1]", "localhost"}) EXPECT_FALSE(from(own)) << own;
+  EXPECT_EQ(from("evil.example")->status, 403u) << "a name that was pointed here";
 }
 
 TEST(ListenAddressTest, ReadsHostAndPort) {

@@ -22,13 +22,15 @@ class RequestGuard {
   // listen_host: as configured. Bound to this machine alone, the Host header must name this machine.
   explicit RequestGuard(std::string listen_host);
 
-  // What is wrong with the request before anybody looks at its path.
+  // Who calls, before anybody looks at the path.
   std::optional<ApiError> check(const HttpRequest& request) const;
+  // In which form the body comes, once the path is known to take one.
+  std::optional<ApiError> check_body_form(const HttpRequest& request) const;
 
  private:
   std::optional<ApiError> check_host(const HttpRequest& request) const;
   std::optional<ApiError> check_origin(const HttpRequest& request) const;
-  std::optional<ApiError> check_body_form(const HttpRequest& request) const;
+  bool is_own_name(const std::string& host) const;
 
   std::string listen_host_;
   bool loopback_only_ = false;

@@ -1,6 +1,6 @@
 #include "gateway/metrics/grpc_processes.h"
 
-#include "gateway/engine/open_calls.h"
+#include "services/rpc/open_calls.h"
 #include "strata/v1/process.grpc.pb.h"
 #include "strata/v1/supervisor.grpc.pb.h"
 
@@ -54,7 +54,7 @@ class GrpcProcesses final : public ProcessClient {
  private:
   std::map<std::string, std::unique_ptr<v1::Process::Stub>> stubs_;
   std::unique_ptr<v1::Supervisor::Stub> supervisor_;
-  OpenCalls calls_;  // last: goes first, and waits for the calls that use the stubs
+  rpc::OpenCalls calls_;  // last: goes first, and waits for the calls that use the stubs
 };
 
 }  // namespace

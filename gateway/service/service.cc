@@ -10,6 +10,12 @@
 
 namespace strata::gateway {
 
+namespace {
+
+constexpr uint32_t kFloodRetrySeconds = 1;
+
+}  // namespace
+
 Service::Service(std::shared_ptr<actor::Executor> executor, ServiceOptions options,
                  std::shared_ptr<const Preparer> preparer, ModelCard card, GenerationEnvironment environment,
                  obs::Metrics& metrics, std::vector<std::shared_ptr<actor::Executor>> workers)
@@ -33,6 +39,9 @@ void Service::serve(std::shared_ptr<Exchange> exchange) {
     HttpResponse response = error_response(match.error().error);
     if (!match.error().allow.empty()) response.headers.emplace_back("Allow", match.error().allow);
     return exchange->respond(std::move(response));
+  }
+  if (request.method == "POST") {
+    if (auto error = guard_.check_body_form(request)) return exchange->respond(error_response(*error));
   }
   answer(exchange, *match);
 }
@@ -68,6 +77,11 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, const Match& mat
 
 void Service::prepare(std::shared_ptr<Exchange> exchange, Endpoint endpoint) {
   if (view_.draining) return refuse(*exchange, endpoint, shutting_down(), Outcome::kOverloaded);
+  // The queue decides who gets in. This bound only keeps a flood of bodies from being parsed for nothing.
+  if (preparing_ + generations_.size() >= options_.requests_max) {
+    const auto known = static_cast<uint32_t>(preparing_ + generations_.size());
+    return refuse(*exchange, endpoint, overloaded(known, kFloodRetrySeconds), Outcome::kOverloaded);
+  }
   ++preparing_;
   // The exchange belongs to the HTTP thread, its request does not change: the worker may read it.
   next_worker().post([service = self(), preparer = preparer_, exchange = std::move(exchange), endpoint] {

@@ -20,6 +20,8 @@ namespace strata::gateway {
 struct ServiceOptions {
   std::string listen_host;
   std::chrono::milliseconds drain{3000};
+  // Requests being read, waiting or running at the same time; one more is refused before anybody reads it.
+  std::size_t requests_max = 64;
 };
 
 class Service : public actor::Actor {

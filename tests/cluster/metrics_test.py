@@ -26,7 +26,7 @@ class Metrics(unittest.TestCase):
 
     def test_every_process_is_up(self):
         for worker in ("gpu0", "cpu0", "cache"):
-            self.assertEqual(self.cluster.metric("strata_worker_up", worker=worker), 1)
+            wait_for(lambda worker=worker: self.cluster.metric("strata_worker_up", worker=worker) == 1, 5, f"{worker} is up")
 
     def test_hits_misses_and_exchanges_happen(self):
         wait_for(lambda: self.cluster.metric("strata_expert_exchanges_total") > 0, 5, "an exchange was counted")
@@ -70,7 +70,7 @@ class Metrics(unittest.TestCase):
         self.cluster.wait_restarted("gpu-worker", pid)
         self.cluster.text("What is a harbour?", max_tokens=5)
         wait_for(lambda: self.cluster.metric("strata_decode_windows_total") > before, 5, "the counter went on")
-        self.assertGreaterEqual(self.cluster.metric("strata_worker_restarts_total", worker="gpu0"), 1)
+        wait_for(lambda: self.cluster.metric("strata_worker_restarts_total", worker="gpu0") >= 1, 5, "the restart was counted")
 
     def test_names_and_promtool(self):
         _, text, _ = self.cluster.request("GET", "/metrics")

@@ -13,7 +13,7 @@
 
 #include "services/rpc/server.h"
 
-namespace strata::gateway {
+namespace strata::rpc {
 
 class OpenCalls {
  public:
@@ -51,7 +51,7 @@ class OpenCalls {
                                                           open_.erase(number);
                                                           if (open_.empty()) none_open_.notify_all();
                                                         });
-    rpc::set_deadline(*context, timeout);
+    set_deadline(*context, timeout);
     open_.emplace(number, context);
     return context;
   }
@@ -63,4 +63,4 @@ class OpenCalls {
   std::map<uint64_t, std::weak_ptr<grpc::ClientContext>> open_;  // by number
 };
 
-}  // namespace strata::gateway
+}  // namespace strata::rpc
