@@ -96,15 +96,31 @@ TEST_F(ProcessTest, AppendsTheOutputToAFile) {
   EXPECT_EQ(output(), "one\ntwo\n");
 }
 
-TEST_F(ProcessTest, PutsTheChildIntoItsOwnProcessGroupWithDefaultSignals) {
-  signal(SIGPIPE, SIG_IGN);
-  // Field 5 of stat is the process group; SigIgn and SigBlk are masks.
-  auto child = run_shell("echo $$; cut -d' ' -f5 /proc/$$/stat; grep -E 'Sig(Ign|Blk)' /proc/$$/status");
-  signal(SIGPIPE, SIG_DFL);
-  ASSERT_TRUE(child);
+// No shell in between: one blocks signals for a moment around its own forks.
+TEST_F(ProcessTest, GivesTheChildAProcessGroupOfItsOwn) {
+  // Fields 1 and 5 of stat are the process and its group.
+  auto child = spawn({.arguments = {"/usr/bin/cut", "-d ", "-f1,5", "/proc/self/stat"},
+                      .environment = {},
+                      .output_path = output_path()});
+  ASSERT_TRUE(child) << child.error().message();
   ASSERT_TRUE(wait_and_reap(*child));
-  const std::string pid = std::to_string(child->pid());
-  EXPECT_EQ(output(), pid + "\n" + pid + "\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+  EXPECT_EQ(output(), fmt::format("{0} {0}\n", child->pid()));
+}
+
+TEST_F(ProcessTest, StartsTheChildWithNoSignalBlockedOrIgnored) {
+  signal(SIGPIPE, SIG_IGN);
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  auto child = spawn({.arguments = {"/bin/grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"},
+                      .environment = {},
+                      .output_path = output_path()});
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  ASSERT_TRUE(child) << child.error().message();
+  ASSERT_TRUE(wait_and_reap(*child));
+  EXPECT_EQ(output(), "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
 }
 
 TEST_F(ProcessTest, LeaksNoDescriptorIntoTheChild) {
