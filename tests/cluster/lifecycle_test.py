@@ -11,17 +11,17 @@ from support import BIN, DEMO, Cluster, alive, segments, strata, wait_for
 
 class Lifecycle(unittest.TestCase):
     def test_sigterm_stops_everything_and_leaves_nothing(self):
-        before = segments()
         with Cluster() as cluster:
             pids = [entry["pid"] for entry in cluster.status()["processes"]]
-            self.assertTrue(segments() - before, "the cluster has no shared memory?")
+            prefix = cluster.segment_prefix()
+            self.assertTrue(segments(prefix))
             cluster.text("Hello", max_tokens=4)
             start = time.monotonic()
             cluster.process.send_signal(signal.SIGTERM)
             self.assertEqual(cluster.process.wait(10), 0)
             self.assertLess(time.monotonic() - start, 6)
             self.assertEqual([pid for pid in pids if alive(pid)], [])
-            self.assertEqual(segments() - before, set())
+            self.assertEqual(segments(prefix), set())
             self.assertEqual([name for name in os.listdir(cluster.run_dir) if name.endswith(".sock")], [])
 
     def test_sigterm_during_an_answer_drains_or_cancels_within_five_seconds(self):
@@ -35,7 +35,6 @@ class Lifecycle(unittest.TestCase):
             stream.close()
 
     def test_a_killed_supervisor_takes_its_children_along_and_the_next_start_cleans_up(self):
-        before = segments()
         with tempfile.TemporaryDirectory(prefix="strata-test-") as folder:
             run_dir = os.path.join(folder, "run")
             with Cluster(run_dir=run_dir) as cluster:
@@ -45,7 +44,8 @@ class Lifecycle(unittest.TestCase):
                 wait_for(lambda: not any(alive(pid) for pid in pids), 5, "children end with the supervisor")
             with Cluster(run_dir=run_dir) as cluster:
                 self.assertIn("violin", cluster.text("What is a violin?", max_tokens=30).lower())
-        self.assertEqual(segments() - before, set())
+                prefix = cluster.segment_prefix()
+        self.assertEqual(segments(prefix), set())
 
     def test_two_clusters_share_a_machine_but_not_a_run_directory(self):
         with Cluster() as first, Cluster() as second:

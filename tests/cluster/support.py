@@ -169,6 +169,11 @@ class Cluster:
             raise AssertionError(f"{len(found)} processes are called {name}")
         return found[0]
 
+    def segment_prefix(self):
+        """What the names of this cluster's shared memory begin with: other clusters may run beside it."""
+        with open(f"/proc/{self.process_of('gpu-worker')['pid']}/maps") as maps:
+            return re.search(r"/dev/shm/(strata-[0-9a-f]+-)", maps.read()).group(1)
+
     def kill(self, name, number=signal.SIGKILL):
         """Sends the signal; the pid it went to."""
         pid = self.process_of(name)["pid"]
@@ -191,8 +196,8 @@ def alive(pid):
         return False
 
 
-def segments():
-    return {name for name in os.listdir("/dev/shm") if name.startswith("strata-")}
+def segments(prefix):
+    return {name for name in os.listdir("/dev/shm") if name.startswith(prefix)}
 
 
 def free_port():
