@@ -272,13 +272,11 @@ void ExpertDispatch::begin(const model::RoutedLayer& routed) {
 std::span<const float* const> ExpertDispatch::finish() {
   Impl& impl = *impl_;
   CHECK(impl.running, "no layer was begun");
-  const Clock::time_point start = Clock::now();
   impl.run_local(impl.hits);
   for (const LocalJob& job : impl.hits) {
     for (uint32_t i = job.group.begin; i < job.group.end; ++i)
       impl.parts[impl.groups.pairs()[i]] = impl.outputs[i];
   }
-  count(impl.counters.hit_us, elapsed_us(start));
 
   const Clock::time_point waiting = Clock::now();
   for (uint32_t i = 0; i < impl.share_count; ++i) {

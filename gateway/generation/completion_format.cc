@@ -53,20 +53,12 @@ class CompletionFormat final : public AnswerFormat {
   }
 
   std::string usage_chunk(const Usage& usage) const override {
-    boost::json::object out = answer_envelope(identity_, kObject);
-    out["choices"] = boost::json::array();
-    out["usage"] = usage_json(usage);
-    return to_json(out);
+    return usage_chunk_text(identity_, kObject, usage);
   }
 
   std::string progress_chunk(uint32_t choice, const PromptProgress& progress,
                              uint64_t time_ms) const override {
-    boost::json::object out = answer_envelope(identity_, kObject);
-    boost::json::array choices;
-    choices.push_back(choice_json(choice, ""));
-    out["choices"] = std::move(choices);
-    out["prompt_progress"] = progress_json(progress, time_ms);
-    return to_json(out);
+    return progress_chunk_text(identity_, kObject, choice_json(choice, ""), progress, time_ms);
   }
 
   std::string whole(const std::vector<Choice>& choices, const Usage& usage) const override {

@@ -38,6 +38,24 @@ boost::json::object progress_json(const PromptProgress& progress, uint64_t time_
   return out;
 }
 
+std::string usage_chunk_text(const AnswerIdentity& identity, std::string_view object, const Usage& usage) {
+  boost::json::object out = answer_envelope(identity, object);
+  out["choices"] = boost::json::array();
+  out["usage"] = usage_json(usage);
+  return to_json(out);
+}
+
+std::string progress_chunk_text(const AnswerIdentity& identity, std::string_view object,
+                                boost::json::object choice, const PromptProgress& progress,
+                                uint64_t time_ms) {
+  boost::json::object out = answer_envelope(identity, object);
+  boost::json::array choices;
+  choices.push_back(std::move(choice));
+  out["choices"] = std::move(choices);
+  out["prompt_progress"] = progress_json(progress, time_ms);
+  return to_json(out);
+}
+
 boost::json::value float_json(float value) {
   const std::string text = number_text(value);
   double wide = 0;
