@@ -26,6 +26,7 @@ struct ProductArgs {
   const Q8Row* q8 = nullptr;          // (tokens), for product_q8
   const float* const* f32 = nullptr;  // (tokens), for product_f32
   float* const* y = nullptr;          // (tokens), each at row 0
+  std::span<const std::byte> next;    // read after this product: to be fetched ahead; may be empty
 };
 
 // What a variant can do with one type of weights.

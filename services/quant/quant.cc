@@ -20,7 +20,8 @@ constexpr std::size_t kTokensPerCall = 64;
 // token_of(i) is the row of x for output i, y_of(i) where that output's row 0 is.
 template <class TokenOf, class YOf>
 void multiply_tokens(const Matrix& w, const Activations& x, std::size_t count, uint32_t row_begin,
-                     uint32_t row_end, Numerics numerics, TokenOf token_of, YOf y_of) {
+                     uint32_t row_end, Numerics numerics, std::span<const std::byte> next, TokenOf token_of,
+                     YOf y_of) {
   CHECK(row_begin <= row_end && row_end <= w.rows, "rows {}..{} of {}", row_begin, row_end, w.rows);
   CHECK(x.cols() == w.cols, "{} activations for {} columns", x.cols(), w.cols);
   const bool q8 = needs_q8(w.type, numerics);
@@ -51,7 +52,8 @@ void multiply_tokens(const Matrix& w, const Activations& x, std::size_t count, u
                            .tokens = static_cast<uint32_t>(tokens),
                            .q8 = q8_rows,
                            .f32 = f32_rows,
-                           .y = y_rows};
+                           .y = y_rows,
+                           .next = next};
     (q8 ? kernel.product_q8 : kernel.product_f32)(args);
   }
 }
@@ -75,15 +77,17 @@ void dequantize_row(TensorType type, const std::byte* blocks, float* out, std::s
 void multiply(const Matrix& w, const Activations& x, uint32_t row_begin, uint32_t row_end, float* y,
               std::size_t y_stride, Numerics numerics) {
   multiply_tokens(
-      w, x, x.tokens(), row_begin, row_end, numerics, [](std::size_t i) { return static_cast<uint32_t>(i); },
+      w, x, x.tokens(), row_begin, row_end, numerics, {},
+      [](std::size_t i) { return static_cast<uint32_t>(i); },
       [&](std::size_t i) { return y + i * y_stride; });
 }
 
 void multiply(const Matrix& w, const Activations& x, std::span<const uint32_t> tokens, uint32_t row_begin,
-              uint32_t row_end, std::span<float* const> y, Numerics numerics) {
+              uint32_t row_end, std::span<float* const> y, Numerics numerics,
+              std::span<const std::byte> next) {
   CHECK(tokens.size() == y.size(), "{} tokens, {} outputs", tokens.size(), y.size());
   multiply_tokens(
-      w, x, tokens.size(), row_begin, row_end, numerics, [&](std::size_t i) { return tokens[i]; },
+      w, x, tokens.size(), row_begin, row_end, numerics, next, [&](std::size_t i) { return tokens[i]; },
       [&](std::size_t i) { return y[i]; });
 }
 

@@ -22,9 +22,11 @@ void dequantize_row(TensorType type, const std::byte* blocks, float* out, std::s
 void multiply(const Matrix& w, const Activations& x, uint32_t row_begin, uint32_t row_end, float* y,
               std::size_t y_stride, Numerics numerics);
 // The same for chosen rows of x, in any order: y[i][row] = W[row] . x[tokens[i]]; y[i] points at row 0's
-// value.
+// value. `next` says what this thread will read after these rows (a hint, may be empty): kernels fetch it
+// into the cache while they finish.
 void multiply(const Matrix& w, const Activations& x, std::span<const uint32_t> tokens, uint32_t row_begin,
-              uint32_t row_end, std::span<float* const> y, Numerics numerics);
+              uint32_t row_end, std::span<float* const> y, Numerics numerics,
+              std::span<const std::byte> next = {});
 inline bool needs_q8(TensorType type, Numerics numerics) {
   return numerics == Numerics::kReproducible && is_quantized(type);
 }
