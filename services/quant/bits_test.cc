@@ -61,7 +61,8 @@ std::vector<float> run_product(const Kernels& variant, const Matrix& w, const st
                          .tokens = tokens,
                          .q8 = q8.data(),
                          .f32 = f32.data(),
-                         .y = out.data()};
+                         .y = out.data(),
+                         .next = {}};
   (quantized ? variant.of(w.type).product_q8 : variant.of(w.type).product_f32)(args);
   return y;
 }

@@ -15,6 +15,7 @@
 // In the variant's own namespace, see variant.h.
 
 #include "services/gguf/tensor_type.h"
+#include "services/quant/code_book_entries.h"
 #include "services/quant/half.h"
 #include "services/quant/simd.h"
 
@@ -29,15 +30,33 @@ struct PackedScales {
 
 // ---- where a float factor is
 
-template <int kOffset>
-struct HalfAt {
-  static float one(const uint8_t* block, int /*group*/) { return half_to_float(load_u16(block + kOffset)); }
+// A binary16 number, divided by a power of two (exactly: binary32 has room below).
+template <uint16_t (*kBits)(const uint8_t* block), int kDivisor>
+struct HalfFactor {
+  static constexpr float kMultiplier = 1.0f / kDivisor;
+  static float one(const uint8_t* block, int /*group*/) { return half_to_float(kBits(block)) * kMultiplier; }
   static Floats8 lanes(const uint8_t* const (&blocks)[8], int /*group*/) {
     uint16_t h[8];
-    for (int row = 0; row < 8; ++row) h[row] = load_u16(blocks[row] + kOffset);
-    return halfs_to_floats(h);
+    for (int row = 0; row < 8; ++row) h[row] = kBits(blocks[row]);
+    const Floats8 f = halfs_to_floats(h);
+    if constexpr (kDivisor == 1) return f;
+    return times(f, spread_float(kMultiplier));
   }
 };
+
+template <int kOffset>
+inline uint16_t u16_at(const uint8_t* block) {
+  return load_u16(block + kOffset);
+}
+template <int kOffset, int kDivisor = 1>
+using HalfAt = HalfFactor<u16_at<kOffset>, kDivisor>;
+
+// IQ1_M: a nibble in the top of each of its last four 16-bit words.
+inline uint16_t top_nibbles(const uint8_t* block) {
+  const uint64_t words = load_as<uint64_t>(block + 48);
+  return static_cast<uint16_t>((words >> 12 & 0xf) | (words >> 24 & 0xf0) | (words >> 36 & 0xf00) |
+                               (words >> 48 & 0xf000));
+}
 
 // A byte per `groups`, converted by kConvert.
 template <float (*kConvert)(uint8_t)>
@@ -224,6 +243,140 @@ struct IQ4_XS : QuantizedFormat<TensorType::kIQ4_XS, 256, 136> {
   }
 };
 
+// ---- code book types, blocks of 256: entries of 8 or 4 magnitudes, signs beside them
+
+// Four 7-bit sign codes, each completed by a parity bit: 32 signs, that of value i in bit i.
+inline uint32_t even_signs(uint32_t codes) {
+  const uint32_t sevens =
+      (codes & 0x7fu) | (codes << 1 & 0x7f00u) | (codes << 2 & 0x7f0000u) | (codes << 3 & 0x7f000000u);
+  uint32_t parity = sevens ^ (sevens << 4 & 0xf0f0f0f0u);
+  parity ^= parity << 2 & 0xc0c0c0c0u;
+  parity ^= parity << 1 & 0x80808080u;
+  return sevens | (parity & 0x80808080u);
+}
+// Integer scales of these types are odd: 2 s + 1, from 8 or 16 neighbouring nibbles or 3-bit numbers.
+inline uint64_t odd_scales(uint64_t s) { return (s << 1) + 0x0101010101010101u; }
+// 4 bytes -> their 8 nibbles, low ones first
+inline uint64_t nibbles_of(uint32_t packed) {
+  uint64_t spread = packed;
+  spread = (spread | spread << 16) & 0x0000ffff0000ffffu;
+  spread = (spread | spread << 8) & 0x00ff00ff00ff00ffu;
+  return (spread | spread << 4) & 0x0f0f0f0f0f0f0f0fu;
+}
+inline PackedScales sixteen_odd_scales(const uint8_t* nibbles) {
+  return {{odd_scales(nibbles_of(load_u32(nibbles))), odd_scales(nibbles_of(load_u32(nibbles + 4)))}};
+}
+
+template <TensorType type, int bytes, int scale_group>
+struct SignedCodeBook : QuantizedFormat<type, 256, bytes> {
+  static constexpr bool kSigned = true;
+  static constexpr int kScaleGroup = scale_group;
+};
+
+struct IQ2_XXS : SignedCodeBook<TensorType::kIQ2_XXS, 66, 32> {
+  using Factor = HalfAt<0, 8>;
+  static Bytes32 values(const uint8_t* b, int k) {
+    const uint8_t* index = b + 2 + 8 * k;
+    return negate_where(entries8(kIq2XxsEntries, index[0], index[1], index[2], index[3]),
+                        even_signs(load_u32(index + 4)));
+  }
+  static PackedScales scales(const uint8_t* b) {
+    uint64_t s = 0;
+    for (int k = 0; k < 8; ++k) s |= uint64_t{load_u32(b + 6 + 8 * k) >> 28} << (8 * k);
+    return {{odd_scales(s), 0}};
+  }
+};
+struct IQ2_XS : SignedCodeBook<TensorType::kIQ2_XS, 74, 16> {
+  using Factor = HalfAt<0, 8>;
+  static Bytes32 values(const uint8_t* b, int k) {
+    uint32_t q[4], codes = 0;
+    for (int i = 0; i < 4; ++i) {
+      q[i] = load_u16(b + 2 + 8 * k + 2 * i);
+      codes |= q[i] >> 9 << (7 * i);
+    }
+    return negate_where(entries8(kIq2XsEntries, q[0] & 511, q[1] & 511, q[2] & 511, q[3] & 511),
+                        even_signs(codes));
+  }
+  static PackedScales scales(const uint8_t* b) { return sixteen_odd_scales(b + 66); }
+};
+struct IQ2_S : SignedCodeBook<TensorType::kIQ2_S, 82, 16> {
+  using Factor = HalfAt<0, 8>;
+  static Bytes32 values(const uint8_t* b, int k) {
+    const uint8_t* index = b + 2 + 4 * k;
+    const uint32_t high = uint32_t{b[66 + k]} << 8;
+    return negate_where(entries8(kIq2SEntries, index[0] | (high & 0x300), index[1] | (high >> 2 & 0x300),
+                                 index[2] | (high >> 4 & 0x300), index[3] | (high >> 6 & 0x300)),
+                        load_u32(b + 34 + 4 * k));
+  }
+  static PackedScales scales(const uint8_t* b) { return sixteen_odd_scales(b + 74); }
+};
+struct IQ3_XXS : SignedCodeBook<TensorType::kIQ3_XXS, 98, 32> {
+  using Factor = HalfAt<0, 4>;
+  static Bytes32 values(const uint8_t* b, int k) {
+    uint32_t index[8];
+    for (int i = 0; i < 8; ++i) index[i] = b[2 + 8 * k + i];
+    return negate_where(entries4(kIq3XxsEntries, index), even_signs(load_u32(b + 66 + 4 * k)));
+  }
+  static PackedScales scales(const uint8_t* b) {
+    uint64_t s = 0;
+    for (int k = 0; k < 8; ++k) s |= uint64_t{load_u32(b + 66 + 4 * k) >> 28} << (8 * k);
+    return {{odd_scales(s), 0}};
+  }
+};
+struct IQ3_S : SignedCodeBook<TensorType::kIQ3_S, 110, 32> {
+  using Factor = HalfAt<0>;
+  static Bytes32 values(const uint8_t* b, int k) {
+    uint32_t index[8];
+    const uint32_t high = b[66 + k];
+    for (int i = 0; i < 8; ++i) index[i] = b[2 + 8 * k + i] | (high << (8 - i) & 0x100);
+    return negate_where(entries4(kIq3SEntries, index), load_u32(b + 74 + 4 * k));
+  }
+  static PackedScales scales(const uint8_t* b) { return {{odd_scales(nibbles_of(load_u32(b + 106))), 0}}; }
+};
+
+// The IQ1 weights 8 g +- 1, g in -1..1, are kept as 8 (g + 1) from the code book, plus 2 where it is + 1.
+template <TensorType type, int bytes, int scale_group>
+struct TernaryCodeBook : QuantizedFormat<type, 256, bytes> {
+  static constexpr int kOffset = 9;
+  static constexpr int kScaleGroup = scale_group;
+};
+struct IQ1_S : TernaryCodeBook<TensorType::kIQ1_S, 50, 32> {
+  using Factor = HalfAt<0, 8>;
+  static Bytes32 values(const uint8_t* b, int k) {
+    const uint8_t* index = b + 2 + 4 * k;
+    const uint32_t h = load_u16(b + 34 + 2 * k);
+    return either(entries8(kIq1Entries, index[0] | (h << 8 & 0x700), index[1] | (h << 5 & 0x700),
+                           index[2] | (h << 2 & 0x700), index[3] | (h >> 1 & 0x700)),
+                  spread((h >> 15) - 1, 2));
+  }
+  static PackedScales scales(const uint8_t* b) {
+    uint64_t s = 0;
+    for (int k = 0; k < 8; ++k) s |= uint64_t{load_u16(b + 34 + 2 * k) >> 12 & 7u} << (8 * k);
+    return {{odd_scales(s), 0}};
+  }
+};
+struct IQ1_M : TernaryCodeBook<TensorType::kIQ1_M, 56, 16> {
+  using Factor = HalfFactor<top_nibbles, 8>;
+  static Bytes32 values(const uint8_t* b, int k) {
+    const uint8_t* index = b + 4 * k;
+    const uint32_t h = load_u16(b + 32 + 2 * k);
+    // Bits 3, 7, 11, 15 of h: the shift of 8 values is -1 where set.
+    const uint32_t up = ~h;
+    const uint32_t plus = (up >> 3 & 1) | (up << 1 & 0x100) | (up << 5 & 0x10000) | (up << 9 & 0x1000000);
+    return either(entries8(kIq1Entries, index[0] | (h << 8 & 0x700), index[1] | (h << 4 & 0x700),
+                           index[2] | (h & 0x700), index[3] | (h >> 4 & 0x700)),
+                  spread(plus * 0xff, 2));
+  }
+  static PackedScales scales(const uint8_t* b) {
+    PackedScales r;
+    for (int g = 0; g < 16; ++g) {
+      const uint64_t s = load_u16(b + 48 + 2 * (g / 4)) >> (3 * (g % 4)) & 7u;
+      r.word[g / 8] |= s << (8 * (g % 8));
+    }
+    return {{odd_scales(r.word[0]), odd_scales(r.word[1])}};
+  }
+};
+
 // ---- float types: load() gives 8 neighbouring values as float32, one() a single one
 
 struct F32 {
@@ -249,8 +402,9 @@ struct BF16 {
 
 template <class... Formats>
 struct FormatList {};
-using QuantizedFormats = FormatList<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL,
-                                    IQ4_XS, MXFP4, NVFP4>;
+using QuantizedFormats =
+    FormatList<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ1_S, IQ1_M, IQ2_XXS,
+               IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, NVFP4>;
 using FloatFormats = FormatList<F32, F16, BF16>;
 
 }  // namespace strata::quant::STRATA_KERNEL_VARIANT

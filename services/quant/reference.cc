@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "services/base/check.h"
+#include "services/quant/code_books.h"
 
 namespace strata::quant::reference {
 namespace {
@@ -25,8 +26,9 @@ struct Block {
   }
   int nib(int at, int high) const { return high == 0 ? (*this)[at] & 15 : (*this)[at] >> 4; }
   int n4(int at, int i) const { return nib(at + i % 16, i / 16); }
-  float f16(int at) const {
-    const int h = u16(at), exponent = (h >> 10) & 31, mantissa = h & 1023;
+  float f16(int at) const { return f16_of(u16(at)); }
+  static float f16_of(int h) {
+    const int exponent = (h >> 10) & 31, mantissa = h & 1023;
     double value = exponent == 31  ? (mantissa == 0 ? std::numeric_limits<double>::infinity() : std::nan(""))
                    : exponent == 0 ? std::ldexp(mantissa, -24)
                                    : std::ldexp(1024 + mantissa, exponent - 25);
@@ -35,6 +37,53 @@ struct Block {
 };
 
 int bit(uint32_t x, int n) { return static_cast<int>(x >> n) & 1; }
+int field(uint32_t x, int at, int width) { return static_cast<int>(x >> at) & ((1 << width) - 1); }
+
+// Value j of an entry: the level that its code book gives it.
+int level8(const uint16_t* codes, int entry, int j) { return (codes[entry] >> 2 * j) & 3; }
+int level4(const uint16_t* codes, int entry, int j) { return (codes[entry] >> 4 * j) & 15; }
+
+// -1 where the 7-bit code of signs, completed to an even number of bits, has bit j set.
+int even_sign(int code, int j) {
+  const int parity = std::popcount(static_cast<uint32_t>(code)) % 2;
+  return bit(static_cast<uint32_t>(code + 128 * parity), j) != 0 ? -1 : 1;
+}
+int sign(int byte, int j) { return bit(static_cast<uint32_t>(byte), j) != 0 ? -1 : 1; }
+
+// value i of the code book types: G, k, j, p as in the description of the formats
+int code_book_integer(TensorType type, Block b, int i) {
+  const int group = i / 32, k = i % 32 / 8, j = i % 8, p = i / 8;
+  switch (type) {
+    case TensorType::kIQ2_XXS:
+      return kIq2Levels[level8(kIq2XxsCodes, b[2 + 8 * group + k], j)] *
+             even_sign(field(b.u32(6 + 8 * group), 7 * k, 7), j);
+    case TensorType::kIQ2_XS:
+      return kIq2Levels[level8(kIq2XsCodes, b.u16(2 + 2 * p) % 512, j)] *
+             even_sign(b.u16(2 + 2 * p) / 512, j);
+    case TensorType::kIQ2_S:
+      return kIq2Levels[level8(kIq2SCodes, b[2 + p] + 256 * ((b[66 + group] >> 2 * k) & 3), j)] *
+             sign(b[34 + p], j);
+    case TensorType::kIQ3_XXS:
+      return kIq3XxsLevels[level4(kIq3XxsCodes, b[2 + i / 4], i % 4)] *
+             even_sign(field(b.u32(66 + 4 * group), 7 * k, 7), j);
+    case TensorType::kIQ3_S: {
+      const int entry = b[2 + i / 4] + 256 * bit(static_cast<uint32_t>(b[66 + group]), i % 32 / 4);
+      return (2 * level4(kIq3SCodes, entry, i % 4) + 1) * sign(b[74 + p], j);
+    }
+    case TensorType::kIQ1_S: {
+      const auto h = static_cast<uint32_t>(b.u16(34 + 2 * group));
+      const int entry = b[2 + p] + 256 * field(h, 3 * k, 3);
+      return 8 * (level8(kIq1Codes, entry, j) - 1) + (bit(h, 15) != 0 ? -1 : 1);
+    }
+    case TensorType::kIQ1_M: {
+      const int n = b.nib(32 + p / 2, p % 2);
+      return 8 * (level8(kIq1Codes, b[p] + 256 * (n & 7), j) - 1) + (n >= 8 ? -1 : 1);
+    }
+    default:
+      CHECK(false, "no reference for type {}", gguf::tensor_type_info(type).name);
+      return 0;
+  }
+}
 
 // value i (of the block) without scales
 int small_integer(TensorType type, Block b, int i) {
@@ -71,8 +120,7 @@ int small_integer(TensorType type, Block b, int i) {
     case TensorType::kNVFP4:
       return kE2m1[b.nib(4 + 8 * (i / 16) + i % 16 % 8, i % 16 / 8)];
     default:
-      CHECK(false, "no reference for type {}", gguf::tensor_type_info(type).name);
-      return 0;
+      return code_book_integer(type, b, i);
   }
 }
 
@@ -97,6 +145,20 @@ int integer_scale(TensorType type, Block b, int i) {
       return b.i8(192 + g);
     case TensorType::kIQ4_XS:
       return b.nib(4 + group / 2, group % 2) + 16 * ((b.u16(2) >> 2 * group) & 3) - 32;
+    case TensorType::kIQ1_S:
+      return 2 * ((b.u16(34 + 2 * group) >> 12) & 7) + 1;
+    case TensorType::kIQ1_M:
+      return 2 * ((b.u16(48 + 2 * (g / 4)) >> 3 * (g % 4)) & 7) + 1;
+    case TensorType::kIQ2_XXS:
+      return 2 * (b[9 + 8 * group] >> 4) + 1;
+    case TensorType::kIQ2_XS:
+      return 2 * b.nib(66 + g / 2, g % 2) + 1;
+    case TensorType::kIQ2_S:
+      return 2 * b.nib(74 + g / 2, g % 2) + 1;
+    case TensorType::kIQ3_XXS:
+      return 2 * (b[69 + 4 * group] >> 4) + 1;
+    case TensorType::kIQ3_S:
+      return 2 * b.nib(106 + group / 2, group % 2) + 1;
     default:
       return 1;
   }
@@ -120,6 +182,18 @@ float float_factor(TensorType type, Block b, int i) {
       return static_cast<float>(std::ldexp(1.0, b[0] - 128));
     case TensorType::kNVFP4:
       return e4m3_half(b[i / 16]);
+    case TensorType::kIQ1_S:
+    case TensorType::kIQ2_XXS:
+    case TensorType::kIQ2_XS:
+    case TensorType::kIQ2_S:
+      return b.f16(0) / 8;
+    case TensorType::kIQ3_XXS:
+      return b.f16(0) / 4;
+    case TensorType::kIQ1_M: {
+      int h = 0;
+      for (int n = 0; n < 4; ++n) h += (b.u16(48 + 2 * n) >> 12) << 4 * n;
+      return Block::f16_of(h) / 8;
+    }
     default:
       return b.f16(0);
   }

@@ -42,14 +42,22 @@ inline Bytes32 nibbles(const uint8_t* p) {
 inline Bytes32 nibbles_by_8(const uint8_t* p) { return _mm256_permute4x64_epi64(nibbles(p), 0b11'01'10'00); }
 inline Bytes32 either(Bytes32 a, Bytes32 b) { return _mm256_or_si256(a, b); }
 
-// bit i of `mask` set -> byte i is `value`, else 0
-inline Bytes32 spread(uint32_t mask, uint8_t value) {
+// bit i of `mask` set -> byte i is 0xff, else 0
+inline Bytes32 spread_bits(uint32_t mask) {
   const __m256i byte_of = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2,
                                            2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
   const __m256i bit_of = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
   const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(mask)), byte_of);
-  const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit_of), bit_of);
-  return _mm256_and_si256(set, _mm256_set1_epi8(static_cast<char>(value)));
+  return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit_of), bit_of);
+}
+// bit i of `mask` set -> byte i is `value`, else 0
+inline Bytes32 spread(uint32_t mask, uint8_t value) {
+  return _mm256_and_si256(spread_bits(mask), _mm256_set1_epi8(static_cast<char>(value)));
+}
+// bit i of `mask` set -> byte i changes its sign
+inline Bytes32 negate_where(Bytes32 a, uint32_t mask) {
+  const __m256i negative = spread_bits(mask);
+  return _mm256_sub_epi8(_mm256_xor_si256(a, negative), negative);
 }
 // 8 bytes -> four 2-bit values each, lowest bits first
 inline Bytes32 crumbs(const uint8_t* p) {
@@ -70,6 +78,27 @@ inline Bytes32 crumbs(const uint8_t* p) {
 // table[byte] for bytes below 16
 inline Bytes32 lookup(const int8_t (&table)[16], Bytes32 index) {
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(table)), index);
+}
+
+// Four words of 8 bytes, eight words of 4 bytes.
+template <class Entries>
+inline Bytes32 entries8(const Entries& entries, std::size_t a, std::size_t b, std::size_t c, std::size_t d) {
+  const auto pair = [&](std::size_t low, std::size_t high) {
+    const __m128i first = _mm_loadl_epi64(reinterpret_cast<const __m128i_u*>(&entries[low]));
+    return _mm_castps_si128(
+        _mm_loadh_pi(_mm_castsi128_ps(first), reinterpret_cast<const __m64*>(&entries[high])));
+  };
+  return _mm256_set_m128i(pair(c, d), pair(a, b));
+}
+template <class Entries>
+inline Bytes32 entries4(const Entries& entries, const uint32_t (&index)[8]) {
+  const auto four = [&](int first) {
+    __m128i words = _mm_cvtsi32_si128(static_cast<int>(entries[index[first]]));
+    words = _mm_insert_epi32(words, static_cast<int>(entries[index[first + 1]]), 1);
+    words = _mm_insert_epi32(words, static_cast<int>(entries[index[first + 2]]), 2);
+    return _mm_insert_epi32(words, static_cast<int>(entries[index[first + 3]]), 3);
+  };
+  return _mm256_set_m128i(four(4), four(0));
 }
 
 // ---- 8 rows

@@ -79,6 +79,24 @@ inline Bytes32 lookup(const int8_t (&table)[16], Bytes32 index) {
   return index;
 }
 
+// Four words of 8 bytes, eight words of 4 bytes.
+template <class Entries>
+inline Bytes32 entries8(const Entries& entries, std::size_t a, std::size_t b, std::size_t c, std::size_t d) {
+  const uint64_t words[4] = {entries[a], entries[b], entries[c], entries[d]};
+  return load32(words);
+}
+template <class Entries>
+inline Bytes32 entries4(const Entries& entries, const uint32_t (&index)[8]) {
+  uint32_t words[8];
+  for (int i = 0; i < 8; ++i) words[i] = entries[index[i]];
+  return load32(words);
+}
+// bit i of `mask` set -> byte i changes its sign
+inline Bytes32 negate_where(Bytes32 a, uint32_t mask) {
+  for (int i = 0; i < 32; ++i) a.v[i] = static_cast<uint8_t>((mask >> i) & 1 ? -a.v[i] : a.v[i]);
+  return a;
+}
+
 // ---- 8 rows
 
 // Weights of 8 rows, signed or 0..63, with the activations of one token; |activation| <= 127.
