@@ -1,27 +1,44 @@
 #include "services/quant/kernels.h"
 
 #include <cstdlib>
+#include <vector>
 
 #include "services/base/check.h"
 #include "services/quant/variant.h"
 
+#ifdef STRATA_KERNELS_X86
+#include <cpuid.h>
+#endif
+
 namespace strata::quant {
 namespace {
 
-#ifdef STRATA_KERNELS_AVX2
-constexpr Kernels kCompiled[] = {{"scalar", &scalar::kTypes, &scalar::kFloats},
-                                 {"avx2", &avx2::kTypes, &avx2::kFloats}};
+bool everywhere() { return true; }
 
-std::size_t runnable() {
-  const bool avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-  return avx2 ? 2 : 1;
+#ifdef STRATA_KERNELS_X86
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
-#else
-constexpr Kernels kCompiled[] = {{"scalar", &scalar::kTypes, &scalar::kFloats}};
 
-std::size_t runnable() { return 1; }
+// The compilers differ in whether __builtin_cpu_supports knows it: leaf 7, subleaf 1, bit 4 of EAX.
+bool has_avx2_vnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+}
 #endif
+
+// Slowest first.
+struct Variant {
+  Kernels kernels;
+  bool (*runs)();
+};
+constexpr Variant kVariants[] = {
+    {{"scalar", &scalar::kTypes, &scalar::kFloats}, everywhere},
+#ifdef STRATA_KERNELS_X86
+    {{"avx2", &avx2::kTypes, &avx2::kFloats}, has_avx2},
+    {{"avx2_vnni", &avx2_vnni::kTypes, &avx2::kFloats}, has_avx2_vnni},
+#endif
+};
 
 const Kernels& choose() {
   const auto available = available_kernels();
@@ -36,7 +53,16 @@ const Kernels& choose() {
 
 }  // namespace
 
-std::span<const Kernels> available_kernels() { return {kCompiled, runnable()}; }
+std::span<const Kernels> available_kernels() {
+  static const std::vector<Kernels> runnable = [] {
+    std::vector<Kernels> found;
+    for (const Variant& variant : kVariants) {
+      if (variant.runs()) found.push_back(variant.kernels);
+    }
+    return found;
+  }();
+  return runnable;
+}
 
 const Kernels& kernels() {
   static const Kernels& chosen = choose();

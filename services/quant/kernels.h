@@ -55,7 +55,7 @@ struct FloatKernels {
 };
 
 struct Kernels {
-  std::string_view name;  // "scalar", "avx2": the values of STRATA_CPU_KERNELS
+  std::string_view name;  // "scalar", "avx2", "avx2_vnni": the values of STRATA_CPU_KERNELS
   const TypeTable* types = nullptr;
   const FloatKernels* floats = nullptr;
 

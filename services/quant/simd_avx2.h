@@ -103,13 +103,18 @@ inline Bytes32 entries4(const Entries& entries, const uint32_t (&index)[8]) {
 
 // ---- 8 rows
 
-// Eight sums of four neighbouring products. A pair is at most 2 * 128 * 127 < 2^15, so nothing saturates.
-// Signed weights: |w| is taken as unsigned (128 fits) and its sign moved to x.
+// Eight sums of four neighbouring products. Signed weights: |w| is taken as unsigned (128 fits) and its sign
+// moved to x.
 template <bool kSigned>
 inline __m256i dot4(__m256i w, __m256i x) {
-  const __m256i pairs =
-      kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)) : _mm256_maddubs_epi16(w, x);
-  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+  const __m256i magnitude = kSigned ? _mm256_abs_epi8(w) : w;
+  const __m256i signed_x = kSigned ? _mm256_sign_epi8(x, w) : x;
+#ifdef __AVXVNNI__
+  return _mm256_dpbusd_avx_epi32(_mm256_setzero_si256(), magnitude, signed_x);
+#else
+  // A pair is at most 2 * 128 * 127 < 2^15, so nothing saturates.
+  return _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), _mm256_set1_epi16(1));
+#endif
 }
 // Weights of 8 rows, signed or 0..63, with the activations of one token; |activation| <= 127.
 template <bool kSigned>

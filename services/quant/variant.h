@@ -6,12 +6,27 @@
 #include "services/quant/kernels.h"
 
 namespace strata::quant {
+
+// Products of quantized types by lanes of sixteen rows (product_lanes.h): everything else is that of avx2.
+using ProductTable = std::array<void (*)(const ProductArgs&), kTensorTypeIds>;
+
 namespace scalar {
 extern const TypeTable kTypes;
 extern const FloatKernels kFloats;
 }  // namespace scalar
-namespace avx2 {  // defined where the build has it: STRATA_KERNELS_AVX2
+
+// Defined where the build is for x86-64: STRATA_KERNELS_X86.
+namespace avx2 {
 extern const TypeTable kTypes;
 extern const FloatKernels kFloats;
 }  // namespace avx2
+namespace avx2_vnni {  // the same with dot products in one instruction, for CPUs without AVX-512
+extern const TypeTable kTypes;
+}  // namespace avx2_vnni
+namespace avx512 {
+extern const ProductTable kProducts;
+}  // namespace avx512
+namespace amx {
+extern const ProductTable kProducts;
+}  // namespace amx
 }  // namespace strata::quant
