@@ -251,6 +251,24 @@ Unit unit(TensorType type, const std::byte* block, int k) {
   return u;
 }
 
+std::vector<Unit> units(TensorType type, const std::byte* row, uint32_t cols) {
+  const auto& info = gguf::tensor_type_info(type);
+  const uint32_t per_block = info.block_values / 32;
+  std::vector<Unit> all;
+  for (uint32_t n = 0; n < cols / 32; ++n) {
+    all.push_back(
+        unit(type, row + std::size_t{n / per_block} * info.block_bytes, static_cast<int>(n % per_block)));
+  }
+  return all;
+}
+
+float dequantized(const Unit& u, int i) {
+  const int half = i / 16;
+  const float value = u.factor[half] * static_cast<float>(u.scale[half] * u.w[i]);
+  if (!u.has_minimum) return value;
+  return value + u.minimum_factor * static_cast<float>(u.minimum[half]);
+}
+
 std::vector<Q8Block> quantize(const float* x, std::size_t count) {
   std::vector<Q8Block> blocks(count / 32);
   for (std::size_t b = 0; b < blocks.size(); ++b, x += 32) {
@@ -282,19 +300,11 @@ float dot(const float* a, const float* b, std::size_t count) {
   return lane[0];
 }
 
-float product(TensorType type, const std::byte* row, const float* x, uint32_t cols, float scale) {
-  const auto& info = gguf::tensor_type_info(type);
-  if (info.block_values == 1) {
-    std::vector<float> w(cols);
-    for (std::size_t i = 0; i < cols; ++i) w[i] = float_weight(type, row, i);
-    return dot(w.data(), x, cols) * scale;
-  }
-  const auto activations = quantize(x, cols);
-  const uint32_t units = info.block_values / 32;
+float product(const std::vector<Unit>& row, const std::vector<Q8Block>& x, float scale) {
   float acc = 0;
-  for (uint32_t n = 0; n < cols / 32; ++n) {
-    const Unit u = unit(type, row + std::size_t{n / units} * info.block_bytes, static_cast<int>(n % units));
-    const Q8Block& a = activations[n];
+  for (std::size_t n = 0; n < row.size(); ++n) {
+    const Unit& u = row[n];
+    const Q8Block& a = x[n];
     int dots[2] = {0, 0}, sums[2] = {0, 0};
     for (int i = 0; i < 32; ++i) {
       dots[i / 16] += u.w[i] * a.q[i];
@@ -315,6 +325,14 @@ float product(TensorType type, const std::byte* row, const float* x, uint32_t co
     }
   }
   return acc * scale;
+}
+
+float product(TensorType type, const std::byte* row, const float* x, uint32_t cols, float scale) {
+  if (gguf::tensor_type_info(type).block_values > 1)
+    return product(units(type, row, cols), quantize(x, cols), scale);
+  std::vector<float> w(cols);
+  for (std::size_t i = 0; i < cols; ++i) w[i] = float_weight(type, row, i);
+  return dot(w.data(), x, cols) * scale;
 }
 
 float exp(float x) {

@@ -24,6 +24,9 @@ struct Unit {
   int minimum[2] = {1, 1};
 };
 Unit unit(gguf::TensorType type, const std::byte* block, int k);
+std::vector<Unit> units(gguf::TensorType type, const std::byte* row, uint32_t cols);
+// Value i of the unit as a float.
+float dequantized(const Unit& unit, int i);
 
 struct Q8Block {
   int q[32];
@@ -32,7 +35,9 @@ struct Q8Block {
 };
 std::vector<Q8Block> quantize(const float* x, std::size_t count);
 
-// One value of y for quantized and float types by "numerics: reproducible".
+// A quantized row times a row of quantized activations by "numerics: reproducible".
+float product(const std::vector<Unit>& row, const std::vector<Q8Block>& x, float scale);
+// The same for a weight row of any type as it lies in the file, and activations before they are quantized.
 float product(gguf::TensorType type, const std::byte* row, const float* x, uint32_t cols, float scale);
 // The dot product in 64 lanes.
 float dot(const float* a, const float* b, std::size_t count);
