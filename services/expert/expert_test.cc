@@ -162,6 +162,49 @@ TEST(Expert, ATokenHasTheSameBitsAloneAndInAnyCompany) {
   }
 }
 
+// However the rows of both phases are cut, and in whatever order the pieces come, the bits are those of one
+// thread that computes everything.
+TEST(Expert, RowsInAnyPiecesGiveTheSameBits) {
+  Generator random(7);
+  for (const Types& types : kAllTypes) {
+    for (const uint32_t tokens : {1u, 2u, 7u, 33u, 70u}) {
+      const TestExpert e(types, 256, 224 + 32 * (tokens % 2), tokens, 8);
+      const std::vector<float> want = e.compute_all(Numerics::kReproducible);
+      Activations input(e.x.data(), tokens, e.hidden, e.hidden);
+      input.ensure_q8();
+      std::vector<uint32_t> all(tokens);
+      std::vector<float> got(want.size()), h(std::size_t{tokens} * 256);
+      std::vector<float*> y;
+      for (uint32_t i = 0; i < tokens; ++i) {
+        all[i] = i;
+        y.push_back(got.data() + std::size_t{i} * e.hidden);
+      }
+      const ExpertTask task{.weights = e.weights, .x = &input, .tokens = all, .y = y};
+      const ExpertPhases phases(task);
+      const Intermediate intermediate{.rows = h.data(), .stride = 256};
+      const auto in_pieces = [&](uint32_t rows, const auto& compute) {
+        std::vector<std::pair<uint32_t, uint32_t>> pieces;
+        for (uint32_t begin = 0; begin < rows;) {
+          const uint32_t end = std::min(rows, begin + 16 * (1 + random.below(4)));
+          pieces.emplace_back(begin, end);
+          begin = end;
+        }
+        for (; !pieces.empty(); pieces.pop_back()) {
+          std::swap(pieces[random.below(static_cast<uint32_t>(pieces.size()))], pieces.back());
+          compute(pieces.back().first, pieces.back().second);
+        }
+      };
+      ExpertScratch scratch;
+      in_pieces(e.width, [&](uint32_t begin, uint32_t end) {
+        phases.intermediate(begin, end, intermediate, scratch);
+      });
+      const Activations output_input = phases.output_input(intermediate, scratch);
+      in_pieces(e.hidden, [&](uint32_t begin, uint32_t end) { phases.output(begin, end, output_input); });
+      ASSERT_EQ(got, want) << types.name() << ", " << tokens << " tokens";
+    }
+  }
+}
+
 // ---- bits
 
 std::vector<float> reference_product(const Matrix& w, const std::vector<float>& x) {

@@ -12,13 +12,9 @@ namespace strata::sys {
 
 // CPUs allowed by sched_getaffinity (which reflects cpusets), ascending.
 std::vector<uint32_t> allowed_cpus();
-// One allowed CPU per physical core first, then the SMT siblings (hwloc; falls back to allowed_cpus()). Cores
-// stand in the order of the topology, so neighbours share a cache and a NUMA node.
+// machine_topology().preferred() and the number of its cores (topology.h).
 std::vector<uint32_t> cpus_by_preference();
-// The rule behind it: `cores` lists the CPUs of each core.
-std::vector<uint32_t> order_by_core(const std::vector<std::vector<uint32_t>>& cores,
-                                    const std::vector<uint32_t>& allowed);
-uint32_t allowed_core_count();  // physical cores with an allowed CPU; at least 1
+uint32_t allowed_core_count();
 // Pins the calling thread; failure is reported, never fatal.
 Status pin_this_thread(uint32_t cpu);
 void name_this_thread(const std::string& name);  // 15 characters at most

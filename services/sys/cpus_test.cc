@@ -9,21 +9,6 @@
 namespace strata::sys {
 namespace {
 
-TEST(CpusTest, PrefersOneCpuOfEachCoreThenTheSiblings) {
-  EXPECT_EQ(order_by_core({{0, 4}, {1, 5}, {2, 6}, {3, 7}}, {0, 1, 2, 3, 4, 5, 6, 7}),
-            (std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
-  EXPECT_EQ(order_by_core({{0, 1}, {2, 3}}, {0, 1, 2, 3}), (std::vector<uint32_t>{0, 2, 1, 3}));
-}
-
-TEST(CpusTest, SkipsCpusThatAreNotAllowed) {
-  EXPECT_EQ(order_by_core({{0, 1}, {2, 3}, {4, 5}}, {1, 4, 5}), (std::vector<uint32_t>{1, 4, 5}));
-}
-
-TEST(CpusTest, KeepsAllowedCpusThatTheTopologyDoesNotKnow) {
-  EXPECT_EQ(order_by_core({}, {3, 9}), (std::vector<uint32_t>{3, 9}));
-  EXPECT_EQ(order_by_core({{3}}, {2, 3}), (std::vector<uint32_t>{3, 2}));
-}
-
 TEST(CpusTest, PrefersExactlyTheAllowedCpusOfThisMachine) {
   std::vector<uint32_t> allowed = allowed_cpus();
   std::vector<uint32_t> preferred = cpus_by_preference();
