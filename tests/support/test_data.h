@@ -22,6 +22,8 @@ inline std::filesystem::path tiny_folder() { return golden_folder("STRATA_GOLDEN
 inline std::filesystem::path gguf_folder() { return golden_folder("STRATA_GOLDEN_GGUF", "."); }
 // quants: index.json, TYPE.*.bin
 inline std::filesystem::path quants_folder() { return golden_folder("STRATA_GOLDEN_QUANTS", "quants"); }
+// experts: index.json, matrices, inputs and float64 results of whole experts
+inline std::filesystem::path experts_folder() { return golden_folder("STRATA_GOLDEN_EXPERTS", "experts"); }
 // The demo model's goldens: index.json, NAME.*.bin. Accepts the models folder itself, too.
 inline std::filesystem::path models_golden_folder() {
   auto folder = golden_folder("STRATA_GOLDEN_MODELS", "models-golden");
