@@ -20,6 +20,7 @@ using gguf::FileBuilder;
 using gguf::TensorType;
 using gguf::ValueType;
 using quant::Numerics;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string value_bytes(const gguf::Value& value) {
@@ -271,10 +272,15 @@ TEST_F(ModelWeightsTest, RefusesAnNgramTableThatIsTooShort) {
 }
 
 TEST_F(ModelWeightsTest, RefusesTypesThatAreNoWeights) {
-  Tensor& tensor = copy_->tensors["blk.0.attn_gate.weight"];
-  tensor.type = TensorType::kI32;
-  EXPECT_THAT(load_error(), HasSubstr("blk.0.attn_gate.weight"));
-  tensor.type = TensorType::kF32;
+  for (const char* name :
+       {"blk.0.attn_gate.weight", "blk.2.ffn_gate_exps.weight", "blk.2.ffn_down_exps.weight",
+        "token_embd.weight", "output.weight", "per_layer_token_embd.weight"}) {
+    Tensor& tensor = copy_->tensors.at(name);
+    ASSERT_EQ(tensor.type, TensorType::kF32) << name;
+    tensor.type = TensorType::kI32;
+    EXPECT_THAT(load_error(), AllOf(HasSubstr(name), HasSubstr("weights of type I32 are not supported")));
+    tensor.type = TensorType::kF32;
+  }
   copy_->tensors["blk.0.ssm_a"].type = TensorType::kI32;
   EXPECT_THAT(load_error(), HasSubstr("blk.0.ssm_a is I32"));
 }
