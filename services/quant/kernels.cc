@@ -8,6 +8,8 @@
 
 #ifdef STRATA_KERNELS_X86
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace strata::quant {
@@ -25,18 +27,55 @@ bool has_avx2_vnni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
 }
+
+// Ice Lake, Sapphire Rapids, Zen 4 and later; the first CPUs with AVX-512 lack some and take avx2.
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni") &&
+         __builtin_cpu_supports("gfni");
+}
+
+// AMX with int8: leaf 7, bits 24 and 25 of EDX. Its registers are so large that a process must ask for them.
+bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kTileAndInt8 = 1u << 24 | 1u << 25;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTileAndInt8) == kTileAndInt8 &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+// avx2 with other products of quantized types.
+const TypeTable* with_products(const ProductTable& products, TypeTable& table) {
+  table = avx2::kTypes;
+  for (uint32_t id = 0; id < kTensorTypeIds; ++id) {
+    if (products[id] != nullptr) table[id].product_q8 = products[id];
+  }
+  return &table;
+}
+const TypeTable* avx512_types() {
+  static TypeTable table;
+  return with_products(avx512::kProducts, table);
+}
+const TypeTable* amx_types() {
+  static TypeTable table;
+  return with_products(amx::kProducts, table);
+}
 #endif
 
 // Slowest first.
 struct Variant {
   Kernels kernels;
   bool (*runs)();
+  const TypeTable* (*types)() = nullptr;  // made when the variant runs, instead of those of `kernels`
 };
 constexpr Variant kVariants[] = {
     {{"scalar", &scalar::kTypes, &scalar::kFloats}, everywhere},
 #ifdef STRATA_KERNELS_X86
     {{"avx2", &avx2::kTypes, &avx2::kFloats}, has_avx2},
     {{"avx2_vnni", &avx2_vnni::kTypes, &avx2::kFloats}, has_avx2_vnni},
+    {{"avx512", nullptr, &avx2::kFloats}, has_avx512, avx512_types},
+    {{"amx", nullptr, &avx2::kFloats}, has_amx, amx_types},
 #endif
 };
 
@@ -57,7 +96,9 @@ std::span<const Kernels> available_kernels() {
   static const std::vector<Kernels> runnable = [] {
     std::vector<Kernels> found;
     for (const Variant& variant : kVariants) {
-      if (variant.runs()) found.push_back(variant.kernels);
+      if (!variant.runs()) continue;
+      found.push_back(variant.kernels);
+      if (variant.types != nullptr) found.back().types = variant.types();
     }
     return found;
   }();

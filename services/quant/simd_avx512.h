@@ -1,0 +1,133 @@
+#pragma once
+// What the AVX-512 kernels are written in (F, BW, DQ, VL, VNNI, VBMI and GFNI: Ice Lake, Sapphire Rapids, Zen
+// 4 and later).
+//
+// Everything is "by lanes": one 32-bit lane of a register for each of 16 neighbouring weight rows. Bytes of
+// the rows are brought into that form once, while they are still packed (load_strip); from there on no sum
+// ever crosses a lane.
+
+#ifndef SIMDE_ENABLE_NATIVE_ALIASES
+#include <immintrin.h>
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+namespace strata::quant::STRATA_KERNEL_VARIANT {
+
+using Vec = __m512i;    // 16 x 32 bits, or 64 bytes
+using Floats = __m512;  // 16 float32
+inline constexpr int kRows = 16;
+
+// The same place in 16 rows.
+struct Rows {
+  const uint8_t* row0;
+  std::size_t stride;  // bytes from row to row
+  Vec strides;         // lane r: r * stride
+
+  Rows(const uint8_t* first_row, std::size_t row_bytes)
+      : row0(first_row),
+        stride(row_bytes),
+        strides(_mm512_mullo_epi32(_mm512_set1_epi32(static_cast<int>(row_bytes)),
+                                   _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))) {
+  }
+  Rows plus(std::size_t bytes) const {
+    Rows moved = *this;
+    moved.row0 += bytes;
+    return moved;
+  }
+};
+
+// 16 neighbouring bytes of each row: word[i] has bytes 4i..4i+3.
+struct Strip {
+  Vec word[4];
+};
+
+inline Strip load_strip(const Rows& rows, int offset) {
+  const auto load = [&](std::size_t row) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(rows.row0 + offset + row * rows.stride));
+  };
+  const auto every_fourth_from = [&](std::size_t row) {
+    Vec v = _mm512_castsi128_si512(load(row));
+    v = _mm512_inserti32x4(v, load(row + 4), 1);
+    v = _mm512_inserti32x4(v, load(row + 8), 2);
+    return _mm512_inserti32x4(v, load(row + 12), 3);
+  };
+  // A 4 x 4 transposition in each 128 bits, which hold four neighbouring rows.
+  const Vec a = every_fourth_from(0), b = every_fourth_from(1), c = every_fourth_from(2),
+            d = every_fourth_from(3);
+  const Vec ab01 = _mm512_unpacklo_epi32(a, b), ab23 = _mm512_unpackhi_epi32(a, b);
+  const Vec cd01 = _mm512_unpacklo_epi32(c, d), cd23 = _mm512_unpackhi_epi32(c, d);
+  return {{_mm512_unpacklo_epi64(ab01, cd01), _mm512_unpackhi_epi64(ab01, cd01),
+           _mm512_unpacklo_epi64(ab23, cd23), _mm512_unpackhi_epi64(ab23, cd23)}};
+}
+
+// 4 bytes of each row: for the few that no strip covers.
+inline Vec load_word(const Rows& rows, int offset) {
+  return _mm512_i32gather_epi32(rows.strides, rows.row0 + offset, 1);
+}
+
+inline Vec spread(uint32_t pattern) { return _mm512_set1_epi32(static_cast<int>(pattern)); }
+inline Vec zero() { return _mm512_setzero_si512(); }
+inline Vec and_(Vec a, Vec b) { return _mm512_and_si512(a, b); }
+inline Vec or_(Vec a, Vec b) { return _mm512_or_si512(a, b); }
+// a where mask is set, else b
+inline Vec select(Vec mask, Vec a, Vec b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xca); }
+// Shifts of 16-bit groups: for fields of bytes, whose neighbours' bits a mask or a table lookup drops.
+// Negative: to the left.
+template <int kRight>
+inline Vec shift16(Vec a) {
+  if constexpr (kRight > 0) return _mm512_srli_epi16(a, kRight);
+  if constexpr (kRight < 0) return _mm512_slli_epi16(a, -kRight);
+  return a;
+}
+// (lane >> kShift) & mask
+template <int kShift>
+inline Vec field(Vec a, uint32_t mask) {
+  if constexpr (kShift == 0) return and_(a, spread(mask));
+  return and_(_mm512_srli_epi32(a, kShift), spread(mask));
+}
+
+inline Floats to_floats(Vec ints) { return _mm512_cvtepi32_ps(ints); }
+inline Floats spread_float(float a) { return _mm512_set1_ps(a); }
+// The binary16 number in the lower half of each lane.
+inline Floats low_half(Vec a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }
+inline Floats high_half(Vec a) { return low_half(_mm512_srli_epi32(a, 16)); }
+
+// 64 bytes that a vector is loaded from.
+struct alignas(64) ByteTable {
+  uint8_t byte[64];
+  Vec load() const { return _mm512_load_si512(byte); }
+};
+// Byte i of the table is made by make(i).
+template <class Make>
+constexpr ByteTable make_table64(Make make) {
+  ByteTable t{};
+  for (int i = 0; i < 64; ++i) t.byte[i] = static_cast<uint8_t>(make(i));
+  return t;
+}
+// table[index & 63] for every byte
+inline Vec lookup64(const ByteTable& table, Vec index) {
+  return _mm512_permutexvar_epi8(index, table.load());
+}
+// table[index] for every byte
+inline Vec lookup256(const ByteTable (&table)[4], Vec index) {
+  const Vec low = _mm512_permutex2var_epi8(table[0].load(), index, table[1].load());
+  const Vec high = _mm512_permutex2var_epi8(table[2].load(), index, table[3].load());
+  return _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low, high);
+}
+
+// For each byte of a lane, the 8 bits of that lane from bit starts[byte] on. (The instruction works on pairs
+// of lanes: bits above the lane's end come from the other one.)
+constexpr ByteTable lane_bit_starts(int b0, int b1, int b2, int b3) {
+  const int starts[4] = {b0, b1, b2, b3};
+  return make_table64([&](int i) { return (starts[i % 4] + (i % 8 < 4 ? 0 : 32)) & 63; });
+}
+inline Vec bits_from(const ByteTable& starts, Vec a) {
+  return _mm512_multishift_epi64_epi8(starts.load(), a);
+}
+
+// sum += four products of unsigned bytes of `w` and signed bytes of `x`, by lanes; exact.
+inline Vec add_dot4(Vec sum, Vec w, Vec x) { return _mm512_dpbusd_epi32(sum, w, x); }
+
+}  // namespace strata::quant::STRATA_KERNEL_VARIANT
