@@ -1,6 +1,7 @@
 #pragma once
 // The code books expanded at compile time to what kernels load: one 64-bit word for an entry of 8 values, one
-// 32-bit word for 4, value 0 in the lowest byte. Data only, so all kernel variants share it.
+// 32-bit word for 4, value 0 in the lowest byte. From any entry on, 16 bytes may be read. Data only, so all
+// kernel variants share it.
 
 #include <array>
 #include <bit>
@@ -15,10 +16,10 @@ static_assert(std::endian::native == std::endian::little, "an entry is loaded as
 
 // value_of(level number) for each of the values of Word.
 template <class Word, std::size_t kCount, class ValueOf>
-consteval std::array<Word, kCount> expand_codes(const uint16_t (&codes)[kCount], ValueOf value_of) {
+consteval auto expand_codes(const uint16_t (&codes)[kCount], ValueOf value_of) {
   constexpr int kValues = sizeof(Word);
   constexpr int kLevelBits = 16 / kValues;
-  std::array<Word, kCount> entries{};
+  std::array<Word, kCount + 16 / sizeof(Word) - 1> entries{};
   for (std::size_t e = 0; e < kCount; ++e) {
     for (int j = 0; j < kValues; ++j) {
       const auto level = static_cast<unsigned>(codes[e] >> (kLevelBits * j)) & ((1u << kLevelBits) - 1);

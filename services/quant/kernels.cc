@@ -53,6 +53,14 @@ const TypeTable* with_products(const ProductTable& products, TypeTable& table) {
   }
   return &table;
 }
+const TypeTable* avx2_types() {
+  static TypeTable table;
+  return with_products(avx2_lanes::kProducts, table);
+}
+const TypeTable* avx2_vnni_types() {
+  static TypeTable table;
+  return with_products(avx2_vnni::kProducts, table);
+}
 const TypeTable* avx512_types() {
   static TypeTable table;
   return with_products(avx512::kProducts, table);
@@ -72,8 +80,8 @@ struct Variant {
 constexpr Variant kVariants[] = {
     {{"scalar", &scalar::kTypes, &scalar::kFloats}, everywhere},
 #ifdef STRATA_KERNELS_X86
-    {{"avx2", &avx2::kTypes, &avx2::kFloats}, has_avx2},
-    {{"avx2_vnni", &avx2_vnni::kTypes, &avx2::kFloats}, has_avx2_vnni},
+    {{"avx2", nullptr, &avx2::kFloats}, has_avx2, avx2_types},
+    {{"avx2_vnni", nullptr, &avx2::kFloats}, has_avx2_vnni, avx2_vnni_types},
     {{"avx512", nullptr, &avx2::kFloats}, has_avx512, avx512_types},
     {{"amx", nullptr, &avx2::kFloats}, has_amx, amx_types},
 #endif

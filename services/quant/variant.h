@@ -7,7 +7,8 @@
 
 namespace strata::quant {
 
-// Products of quantized types by lanes of sixteen rows (product_lanes.h): everything else is that of avx2.
+// Products of quantized types by lanes of eight or sixteen rows (product_avx2.h, product_lanes.h): everything
+// else is that of avx2.
 using ProductTable = std::array<void (*)(const ProductArgs&), kTensorTypeIds>;
 
 namespace scalar {
@@ -20,8 +21,11 @@ namespace avx2 {
 extern const TypeTable kTypes;
 extern const FloatKernels kFloats;
 }  // namespace avx2
+namespace avx2_lanes {
+extern const ProductTable kProducts;
+}  // namespace avx2_lanes
 namespace avx2_vnni {  // the same with dot products in one instruction, for CPUs without AVX-512
-extern const TypeTable kTypes;
+extern const ProductTable kProducts;
 }  // namespace avx2_vnni
 namespace avx512 {
 extern const ProductTable kProducts;
