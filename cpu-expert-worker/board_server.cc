@@ -1,6 +1,7 @@
 #include "cpu-expert-worker/board_server.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "services/base/check.h"
 #include "services/obs/log.h"
@@ -9,14 +10,26 @@
 namespace strata::cpu_expert_worker {
 namespace {
 
-constexpr uint64_t open_word(uint32_t generation, uint32_t runs) { return uint64_t{generation} << 32 | runs; }
-constexpr uint32_t runs_left(uint64_t word) { return static_cast<uint32_t>(word); }
+// One writer per counter, and nothing is read on its strength.
+void count(std::atomic<uint64_t>& counter, uint64_t value) {
+  counter.store(counter.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
+}
+
+uint64_t nanoseconds(std::chrono::steady_clock::duration time) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+}
 
 }  // namespace
 
-BoardServer::BoardServer(const BoardServerOptions& options) : options_(options), scratch_(options.threads) {
+BoardServer::BoardServer(const BoardServerOptions& options)
+    : options_(options),
+      scratch_(options.threads),
+      counters_(options.threads),
+      shares_(options.threads),
+      helper_wait_(options.wait) {
   CHECK(options_.threads >= 1 && (options_.cpus.empty() || options_.cpus.size() >= options_.threads),
         "{} threads, {} CPUs", options_.threads, options_.cpus.size());
+  helper_wait_.awake_while = &window_open_;
   for (uint32_t lane = 1; lane < options_.threads; ++lane)
     helpers_.emplace_back([this, lane] { helper_loop(lane); });
 }
@@ -39,92 +52,106 @@ void BoardServer::helper_loop(uint32_t lane) {
   const std::function<bool()> stop = [this] { return stopping_.load(std::memory_order_relaxed); };
   uint32_t seen = 0;
   while (!stop()) {
-    seen = start_.wait(seen, options_.wait, stop);
+    seen = start_.wait(seen, helper_wait_, stop);
     work(lane);
   }
 }
 
-// Takes runs of the open request until none is left. A helper that comes late finds none, or those of the
-// next request: both are right, since everything about a request is read only after one of its runs was
-// taken.
+void BoardServer::compute_all(const WorkShares::Round& round, Stage stage, uint32_t lane) {
+  for (auto claim = shares_.take(round, stage, lane); !claim.empty();
+       claim = shares_.take(round, stage, lane)) {
+    job_->compute(stage, claim, scratch_[lane]);
+    // Before finish(): after it the board may be gone. Relaxed: only whether it moves is of interest.
+    board_->header().progress_of(lane).fetch_add(1, std::memory_order_relaxed);
+    shares_.finish(round, stage, lane, claim);
+  }
+}
+
+void BoardServer::wait_complete(const WorkShares::Round& round, Stage stage) const {
+  // For what other threads compute at this moment: short, so nobody sleeps.
+  while (!shares_.complete(round, stage)) shm::relax(options_.wait);
+}
+
+// A helper that comes late finds the round over, or the next one open: both are right, since nothing of a
+// request is read before one of its units was taken.
 void BoardServer::work(uint32_t lane) {
-  // Acquire, here and below: pairs with the release in open(), so that whoever takes a run sees its request.
-  uint64_t word = open_.load(std::memory_order_acquire);
-  while (runs_left(word) != 0) {
-    if (!open_.compare_exchange_weak(word, word - 1, std::memory_order_acquire, std::memory_order_acquire))
-      continue;
-    job_->compute(runs_left(word) - 1, scratch_[lane]);
-    // Relaxed: only whether it moves is of interest.
-    board_->header().progress.fetch_add(1, std::memory_order_relaxed);
-    // Release: this run's parts go to whoever is last; acquire: the last one has everybody's parts.
-    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) finish_request();
-    word = open_.load(std::memory_order_acquire);
+  const WorkShares::Round round = shares_.current();
+  const Clock::time_point begin = Clock::now();
+  compute_all(round, Stage::kWhole, lane);
+  compute_all(round, Stage::kIntermediate, lane);
+  const Clock::time_point halfway = Clock::now();
+  Clock::duration busy = halfway - begin;
+  if (round.of(Stage::kOutput) > 0) {
+    wait_complete(round, Stage::kIntermediate);
+    const Clock::time_point again = Clock::now();
+    compute_all(round, Stage::kOutput, lane);
+    busy += Clock::now() - again;
   }
+  count(counters_.threads[lane].busy_ns, nanoseconds(busy));
 }
 
-void BoardServer::open(uint32_t run_count) {
-  // Relaxed: both are published by the store of open_.
-  unfinished_.store(run_count, std::memory_order_relaxed);
-  opened_.store(opened_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  // Release: whoever takes a run sees the request as the leader planned it.
-  open_.store(open_word(++generation_, run_count), std::memory_order_release);
-  if (run_count > 1 && !helpers_.empty()) start_.ring();
-}
-
-void BoardServer::finish_request() {
+void BoardServer::answer() {
   shm::BoardHeader& header = board_->header();
-  const uint64_t ticket = job_->ticket();
-  const double jobs = job_->run_count();
-  const auto bytes_read = static_cast<double>(job_->weight_bytes());
-  const std::chrono::duration<double> busy = std::chrono::steady_clock::now() - job_->taken_at();
-  // Release: all parts are visible to the gpu-worker when it sees the ticket. From here on the leader may
-  // plan the next request, so the job is not touched any more.
-  header.done_ticket.store(ticket, std::memory_order_release);
+  // Release: all parts are visible to the gpu-worker when it sees the ticket.
+  header.done_ticket.store(job_->ticket(), std::memory_order_release);
   header.done.ring();
-  if (options_.probe != nullptr) {
-    options_.probe->busy_seconds.Increment(busy.count());
-    options_.probe->jobs.Increment(jobs);
-    options_.probe->bytes_read.Increment(bytes_read);
-  }
-  // Release: this thread's last use of the board comes before serve() returns.
-  closed_.fetch_add(1, std::memory_order_release);
+  count(counters_.busy_ns, nanoseconds(Clock::now() - job_->taken_at()));
+  count(counters_.experts, job_->expert_count());
+  count(counters_.weight_bytes, job_->weight_bytes());
 }
 
 Status BoardServer::serve_request() {
   TRY_OK(job_->read(*board_));
-  open(job_->run_count());
+  const StageUnits& units = job_->units();
+  shares_.open(units);
+  uint32_t all_units = 0;
+  for (const uint32_t stage_units : units) all_units += stage_units;
+  if (all_units > 1 && !helpers_.empty()) start_.ring();
+  const WorkShares::Round round = shares_.current();
   work(0);
+  wait_complete(round, Stage::kWhole);
+  wait_complete(round, Stage::kOutput);
+  answer();
   return {};
 }
 
+// Helpers sleep and wake with the leader: the window's first request finds them awake.
+void BoardServer::follow_window(const shm::BoardHeader& header) {
+  const uint32_t open = header.window_open.load(std::memory_order_relaxed);
+  if (open == window_open_.load(std::memory_order_relaxed)) return;
+  window_open_.store(open, std::memory_order_relaxed);
+  if (open != 0 && !helpers_.empty()) start_.wake();
+}
+
 Status BoardServer::serve(shm::Board& board, const std::function<bool()>& stop) {
-  uint32_t width_max = 0;
   for (const model::LayerExperts& layer : options_.layers) {
-    width_max = std::max(width_max, layer.width);
     if (layer.hidden != board.geometry().hidden) {
       return fail(Code::kFailedPrecondition, "the board has rows of {} values, the model of {}",
                   board.geometry().hidden, layer.hidden);
     }
   }
   pin(0);
-  for (expert::ExpertScratch& scratch : scratch_) scratch.reserve(board.geometry().tokens_max, width_max);
-  job_.emplace(options_.layers, board.geometry());
+  job_.emplace(options_.layers, board.geometry(), options_.threads, options_.split);
+  for (JobScratch& scratch : scratch_) job_->prepare(scratch);
   board_ = &board;
 
   Status status;
   shm::BoardHeader& header = board.header();
+  shm::WaitPolicy wait = options_.wait;
+  wait.awake_while = &header.window_open;
+  const std::function<bool()> stop_or_follow = [&] {
+    follow_window(header);
+    return stop();
+  };
   // A new board begins with seq 0: a request that was rung before we came is seen at once.
   uint32_t seen = 0;
-  while (status.ok() && !stop()) {
-    const uint32_t now = header.work.wait(seen, options_.wait, stop);
+  while (status.ok() && !stop_or_follow()) {
+    const uint32_t now = header.work.wait(seen, wait, stop_or_follow);
     if (now == seen) continue;
     seen = now;
     status = serve_request();
   }
-  // Helpers may still be at work on the last request. Acquire: their uses of the board come before our
-  // return.
-  while (closed_.load(std::memory_order_acquire) != opened_.load(std::memory_order_relaxed))
-    std::this_thread::yield();
+  window_open_.store(0, std::memory_order_relaxed);
   return status;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 // The threads of an expert worker: they serve one board at a time. The thread that calls serve() leads: it
-// waits at the board's doorbell, takes the request and opens it to all threads; each takes experts until none
-// is left; whoever finishes the last one reports the request done. No allocation, lock or system call on the
-// way, unless somebody sleeps.
+// waits at the board's doorbell, plans the request and opens it to all threads; each takes units of it until
+// none is left; when all are done the leader reports the request done. No allocation, lock or system call on
+// the way, unless somebody sleeps.
 
 #include <atomic>
 #include <cstdint>
@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "cpu-expert-worker/expert_job.h"
-#include "cpu-expert-worker/pool_probe.h"
+#include "cpu-expert-worker/pool_counters.h"
+#include "cpu-expert-worker/work_shares.h"
 #include "services/shm/board.h"
 
 namespace strata::cpu_expert_worker {
@@ -21,9 +22,9 @@ namespace strata::cpu_expert_worker {
 struct BoardServerOptions {
   std::span<const model::LayerExperts> layers;  // outlive the server
   uint32_t threads = 1;                         // the leader included
-  std::vector<uint32_t> cpus;                   // thread i is pinned to cpus[i]; empty: none is pinned
-  shm::WaitPolicy wait;                         // spin only when pinned to cores of their own
-  PoolProbe* probe = nullptr;                   // may be null
+  std::vector<uint32_t> cpus = {};              // thread i is pinned to cpus[i]; empty: none is pinned
+  shm::WaitPolicy wait = {};                    // spin only when pinned to cores of their own
+  SplitRule split = SplitRule::kByCost;
 };
 
 class BoardServer {
@@ -38,27 +39,32 @@ class BoardServer {
   // kDataLoss: it holds a request that cannot be.
   Status serve(shm::Board& board, const std::function<bool()>& stop);
 
+  const PoolCounters& counters() const { return counters_; }
+
  private:
+  using Clock = std::chrono::steady_clock;
+
   void helper_loop(uint32_t lane);
   void pin(uint32_t lane) const;
   void work(uint32_t lane);
-  void open(uint32_t run_count);
-  void finish_request();
+  void compute_all(const WorkShares::Round& round, Stage stage, uint32_t lane);
+  void wait_complete(const WorkShares::Round& round, Stage stage) const;
+  void answer();
+  void follow_window(const shm::BoardHeader& header);
   Status serve_request();
 
   BoardServerOptions options_;
-  std::vector<expert::ExpertScratch> scratch_;  // (threads)
+  std::vector<JobScratch> scratch_;  // (threads)
+  PoolCounters counters_;
 
-  // The request being served; constant from the moment it is opened until its last run is finished.
+  // The request being served; stays as it is from the moment it is opened until its last unit is finished.
   shm::Board* board_ = nullptr;
   std::optional<ExpertJob> job_;
-  uint32_t generation_ = 0;  // leader only
+  WorkShares shares_;
 
-  // (generation, runs not yet taken): a run can be taken only while its request is the open one.
-  alignas(kCacheLine) std::atomic<uint64_t> open_{0};
-  alignas(kCacheLine) std::atomic<uint32_t> unfinished_{0};
-  std::atomic<uint64_t> opened_{0}, closed_{0};  // requests; equal when no thread touches the board
-  shm::Doorbell start_;                          // leader -> helpers
+  shm::Doorbell start_;                   // leader -> helpers
+  std::atomic<uint32_t> window_open_{0};  // the board's, for the helpers, who may outlive the board
+  shm::WaitPolicy helper_wait_;
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> helpers_;
 };

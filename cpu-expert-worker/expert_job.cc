@@ -3,9 +3,28 @@
 #include <algorithm>
 
 #include "services/base/check.h"
+#include "services/base/limits.h"
 
 namespace strata::cpu_expert_worker {
 namespace {
+
+// What reading an expert's weights costs, in tokens: with one token an expert is bound by unpacking its
+// weights, every further token meets weights that are unpacked. From expert_bench, 1 against 4 and 16 tokens.
+constexpr uint32_t kWeightsCost = 3;
+// The kernels take 16 rows at a time; fewer bytes than this are not worth a turn of the loop that takes
+// units.
+constexpr uint32_t kRowsAligned = 16;
+constexpr std::size_t kUnitBytes = 4096;
+
+// Of one expert, so that any number of experts can be numbered in units.
+constexpr uint32_t kExpertUnitsMax = 4096;
+static_assert(kExpertUnitsMax * kExpertsMax <= kUnitsMax);
+
+uint32_t rows_per_unit(uint32_t rows, std::size_t row_bytes) {
+  const std::size_t wanted =
+      std::max<std::size_t>((kUnitBytes + row_bytes - 1) / row_bytes, rows / kExpertUnitsMax);
+  return static_cast<uint32_t>((wanted + kRowsAligned - 1) / kRowsAligned * kRowsAligned);
+}
 
 uint64_t expert_bytes(const model::LayerExperts& layer) {
   return layer.gate_expert_bytes + layer.up_expert_bytes + layer.down_expert_bytes;
@@ -13,17 +32,28 @@ uint64_t expert_bytes(const model::LayerExperts& layer) {
 
 }  // namespace
 
-ExpertJob::ExpertJob(std::span<const model::LayerExperts> layers, const shm::BoardGeometry& geometry)
-    : layers_(layers), geometry_(geometry) {
+ExpertJob::ExpertJob(std::span<const model::LayerExperts> layers, const shm::BoardGeometry& geometry,
+                     uint32_t lanes, SplitRule rule)
+    : layers_(layers), geometry_(geometry), lanes_(lanes), rule_(rule) {
   uint32_t experts_max = 0;
   for (const model::LayerExperts& layer : layers) {
     experts_max = std::max(experts_max, layer.count);
+    width_max_ = std::max(width_max_, layer.width);
     CHECK(layer.hidden == geometry.hidden, "experts of {} values, a board of {}", layer.hidden,
           geometry.hidden);
   }
   runs_.reserve(experts_max);
+  whole_.reserve(experts_max);
+  split_.reserve(experts_max);
   tokens_.reserve(geometry.pairs_max);
   outputs_.reserve(geometry.pairs_max);
+  intermediate_lines_ = (width_max_ * sizeof(float) + kCacheLine - 1) / kCacheLine;
+  if (lanes > 1) intermediates_.resize(geometry.pairs_max * intermediate_lines_);
+}
+
+void ExpertJob::prepare(JobScratch& scratch) const {
+  scratch.expert.reserve(geometry_.tokens_max, width_max_);
+  scratch.reading = 0;
 }
 
 Status ExpertJob::check(const shm::BoardRequest& request) const {
@@ -51,7 +81,7 @@ Status ExpertJob::check(const shm::BoardRequest& request) const {
   return wrong("activations", static_cast<uint32_t>(request.activations), 2);
 }
 
-Status ExpertJob::plan(const shm::Board& board, const shm::BoardRequest& request) {
+Status ExpertJob::read_pairs(const shm::Board& board, const shm::BoardRequest& request) {
   runs_.clear();
   tokens_.clear();
   outputs_.clear();
@@ -93,25 +123,111 @@ void ExpertJob::bind_input(const shm::Board& board, const shm::BoardRequest& req
   input_ = &*f32_input_;
 }
 
+// An expert costs the reading of its weights and a little per token. One that is more than a thread's fair
+// share of the request would keep the others waiting, so it is split. Of the rest every thread gets as many
+// whole experts as every other, and what is left over is split, too.
+void ExpertJob::plan() {
+  whole_.clear();
+  split_.clear();
+  const auto cost = [](const Run& run) { return uint64_t{kWeightsCost} + run.size(); };
+  uint64_t total = 0;
+  for (const Run& run : runs_) total += cost(run);
+  for (uint32_t i = 0; i < runs_.size(); ++i) {
+    const bool large = rule_ == SplitRule::kAll || cost(runs_[i]) * lanes_ > total;
+    (large && rule_ != SplitRule::kNone && lanes_ > 1 ? split_ : whole_).push_back(i);
+  }
+  if (rule_ == SplitRule::kByCost) {
+    for (std::size_t over = whole_.size() % lanes_; over > 0; --over) {
+      split_.push_back(whole_.back());
+      whole_.pop_back();
+    }
+  }
+  // Gate and up rows are computed together.
+  gate_cut_ = {.rows = layer_->width,
+               .per_unit = rows_per_unit(layer_->width, layer_->gate.row_bytes + layer_->up.row_bytes)};
+  down_cut_ = {.rows = layer_->hidden, .per_unit = rows_per_unit(layer_->hidden, layer_->down.row_bytes)};
+  const auto split = static_cast<uint32_t>(split_.size());
+  units_ = {static_cast<uint32_t>(whole_.size()), split * gate_cut_.units(), split * down_cut_.units()};
+}
+
 Status ExpertJob::read(const shm::Board& board) {
   taken_at_ = std::chrono::steady_clock::now();
   const shm::BoardRequest request = board.header().request;
   TRY_OK(check(request));
+  ++reading_;
   ticket_ = request.ticket;
   layer_ = &layers_[request.layer];
   numerics_ = static_cast<quant::Numerics>(request.numerics);
-  TRY_OK(plan(board, request));
+  TRY_OK(read_pairs(board, request));
   bind_input(board, request);
   weight_bytes_ = runs_.size() * expert_bytes(*layer_);
+  plan();
   return {};
 }
 
-void ExpertJob::compute(uint32_t run, expert::ExpertScratch& scratch) const {
-  const Run& which = runs_[run];
-  const uint32_t count = which.end - which.begin;
-  expert::compute_expert(layer_->expert(which.expert), *input_,
-                         std::span(tokens_).subspan(which.begin, count),
-                         std::span(outputs_).subspan(which.begin, count), numerics_, scratch);
+expert::ExpertTask ExpertJob::task_of(const Run& run) const {
+  return {.weights = layer_->expert(run.expert),
+          .x = input_,
+          .tokens = std::span(tokens_).subspan(run.begin, run.size()),
+          .y = std::span(outputs_).subspan(run.begin, run.size()),
+          .numerics = numerics_};
+}
+
+expert::Intermediate ExpertJob::intermediate_of(const Run& run) {
+  return {.rows = intermediates_[run.begin * intermediate_lines_].values,
+          .stride = intermediate_lines_ * kCacheLine / sizeof(float)};
+}
+
+void ExpertJob::compute_whole(uint32_t index, JobScratch& scratch) const {
+  const expert::ExpertTask task = task_of(runs_[whole_[index]]);
+  // Shares are contiguous: mostly the next one is this thread's, too.
+  std::span<const std::byte> next;
+  if (index + 1 < whole_.size()) {
+    const expert::ExpertTask following = task_of(runs_[whole_[index + 1]]);
+    next = expert::ExpertPhases(following).gate_rows(0, following.width());
+  }
+  expert::ExpertPhases(task).whole(scratch.expert, next);
+}
+
+template <class Piece>
+void ExpertJob::for_rows(const Cut& cut, const WorkShares::Claim& claim, const Piece& piece) const {
+  for (uint32_t unit = claim.begin; unit < claim.end;) {
+    const uint32_t index = unit / cut.units();
+    const uint32_t first = unit % cut.units();
+    const uint32_t last = std::min(cut.units(), first + claim.end - unit);
+    piece(index, first * cut.per_unit, std::min(last * cut.per_unit, cut.rows));
+    unit += last - first;
+  }
+}
+
+void ExpertJob::compute(Stage stage, const WorkShares::Claim& claim, JobScratch& scratch) {
+  switch (stage) {
+    case Stage::kWhole:
+      for (uint32_t index = claim.begin; index < claim.end; ++index) compute_whole(index, scratch);
+      return;
+    case Stage::kIntermediate:
+      for_rows(gate_cut_, claim, [&](uint32_t index, uint32_t begin, uint32_t end) {
+        const Run& run = runs_[split_[index]];
+        const expert::ExpertTask task = task_of(run);
+        const expert::ExpertPhases phases(task);
+        phases.intermediate(begin, end, intermediate_of(run), scratch.expert,
+                            phases.gate_rows(end, gate_cut_.rows));
+      });
+      return;
+    case Stage::kOutput:
+      for_rows(down_cut_, claim, [&](uint32_t index, uint32_t begin, uint32_t end) {
+        const Run& run = runs_[split_[index]];
+        const expert::ExpertTask task = task_of(run);
+        const expert::ExpertPhases phases(task);
+        if (scratch.reading != reading_ || scratch.output_expert != index) {
+          scratch.output_input = phases.output_input(intermediate_of(run), scratch.expert);
+          scratch.reading = reading_;
+          scratch.output_expert = index;
+        }
+        phases.output(begin, end, *scratch.output_input, phases.down_rows(end, down_cut_.rows));
+      });
+      return;
+  }
 }
 
 }  // namespace strata::cpu_expert_worker

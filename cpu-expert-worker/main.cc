@@ -9,19 +9,31 @@
 
 #include "cpu-expert-worker/board_client.h"
 #include "cpu-expert-worker/board_server.h"
+#include "cpu-expert-worker/pool_probe.h"
 #include "cpu-expert-worker/read_ahead.h"
-#include "cpu-expert-worker/thread_plan.h"
+#include "services/actor/actor_system.h"
+#include "services/expert/thread_plan.h"
 #include "services/gguf/gguf_file.h"
 #include "services/obs/log.h"
 #include "services/rpc/process_main.h"
 #include "services/rpc/server.h"
+#include "services/shm/wake_cost.h"
 #include "services/sys/cpus.h"
+#include "services/sys/topology.h"
 
 namespace strata::cpu_expert_worker {
 namespace {
 
-void fill_status(const ThreadPlan& plan, const BoardClient& client, const ReadAhead& read_ahead,
-                 v1::GetStatusResponse& status) {
+std::string waiting_text(const expert::ThreadPlan& plan, const shm::WakeCost& wake_cost) {
+  const std::string sleep = plan.wait.park_after_us == 0
+                                ? "never asleep"
+                                : fmt::format("asleep after {} us of quiet", plan.wait.park_after_us);
+  return fmt::format("{}; a ring reaches a waiting thread in {:.1f} us, a sleeping one in {:.1f} us", sleep,
+                     wake_cost.awake_us, wake_cost.asleep_us);
+}
+
+void fill_status(const expert::ThreadPlan& plan, const shm::WakeCost& wake_cost, const BoardClient& client,
+                 const ReadAhead& read_ahead, v1::GetStatusResponse& status) {
   const auto fact = [&](const char* name, std::string value) {
     v1::Fact& added = *status.add_facts();
     added.set_name(name);
@@ -29,6 +41,7 @@ void fill_status(const ThreadPlan& plan, const BoardClient& client, const ReadAh
   };
   fact("board", client.attached() ? "attached" : "not attached");
   fact("threads", plan.text());
+  fact("waiting", waiting_text(plan, wake_cost));
   fact("experts mapped", fmt::format("{} MiB, {} MiB read ahead", read_ahead.total_bytes() >> 20,
                                      read_ahead.read_bytes() >> 20));
   status.set_state(v1::PROCESS_STATE_READY);
@@ -41,19 +54,25 @@ Status run(const rpc::ProcessContext& context) {
   const config::Settings& settings = *context.settings;
   TRY(auto file, gguf::GgufFile::open(settings.model_path().string()));
   TRY(auto experts, model::load_experts(file));
-  const ThreadPlan plan =
-      plan_threads(settings, worker_index(context.name),
-                   {.preferred = sys::cpus_by_preference(), .cores = sys::allowed_core_count()});
+  const sys::Topology topology = sys::machine_topology();
+  const uint32_t index = expert::worker_index(context.name);
+  expert::ThreadPlan plan = expert::plan_threads(settings, index, topology);
+  if (plan.node) {
+    // Before any thread starts: they all inherit it.
+    const Status preferred = sys::prefer_memory_of_node(*plan.node);
+    if (!preferred.ok()) obs::warn("main", "{}", preferred.message());
+  }
+  const shm::WakeCost wake_cost = shm::measure_wake_cost(plan.cpus);
+  if (settings.cpu_experts_park_after_us.is_default())
+    plan.wait.park_after_us = shm::park_after_us(plan.wait.park_after_us, wake_cost);
 
   const std::string model_name = settings.model_name().empty() ? experts.config.name : settings.model_name();
-  const std::string worker = fmt::format("cpu{}", worker_index(context.name));
+  const std::string worker = fmt::format("cpu{}", index);
   auto metrics = std::make_shared<obs::Metrics>(obs::Labels{{"model", model_name}, {"worker", worker}});
-  PoolProbe probe(*metrics);
-  BoardServer pool({.layers = experts.layers,
-                    .threads = plan.threads,
-                    .cpus = plan.cpus,
-                    .wait = plan.wait,
-                    .probe = &probe});
+  BoardServer pool({.layers = experts.layers, .threads = plan.threads, .cpus = plan.cpus, .wait = plan.wait});
+  actor::ActorSystem actors(1);
+  actor::tell(std::make_shared<PoolProbe>(actors.make_executor(), *metrics, pool.counters()),
+              PoolProbe::Update{});
 
   v1::AttachExpertsRequest request;
   request.set_worker(context.name);
@@ -63,22 +82,25 @@ Status run(const rpc::ProcessContext& context) {
   request.set_board_layout_version(shm::kBoardLayoutVersion);
   BoardClient client(
       {.channel = rpc::connect(context.run_dir, "gpu-worker"), .request = request, .server = &pool});
-  ReadAhead read_ahead(experts.layers, sys::available_memory_bytes());
+  ReadAhead read_ahead(experts.layers, sys::available_memory_bytes(),
+                       {.index = index, .of = expert::worker_count(settings, topology)});
 
   rpc::ServerOptions options{
       .run_dir = context.run_dir,
       .name = context.name,
-      .status = [&](v1::GetStatusResponse& status) { fill_status(plan, client, read_ahead, status); },
+      .status =
+          [&](v1::GetStatusResponse& status) { fill_status(plan, wake_cost, client, read_ahead, status); },
       .metrics = metrics,
       .config_hash = context.config_hash,
       .metrics_listen = rpc::metrics_address(settings.metrics_listen(), context.name)};
   TRY(auto server, rpc::Server::start(std::move(options), {}));
   server->set_serving(true);
-  obs::info("main", "{}: {} MiB of experts mapped, {}", model_name, read_ahead.total_bytes() >> 20,
-            plan.text());
+  obs::info("main", "{}: {} MiB of experts mapped, {}; {}", model_name, read_ahead.total_bytes() >> 20,
+            plan.text(), waiting_text(plan, wake_cost));
   rpc::wait_for_stop_signal();
   server->set_serving(false);
   server->stop();
+  actors.stop();
   return {};
 }
 

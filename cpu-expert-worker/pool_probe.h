@@ -1,23 +1,28 @@
 #pragma once
-// The metrics of an expert worker's threads (spec: metrics).
+// The metrics of an expert worker's threads (spec: metrics), carried over from the pool's counters by a
+// timer.
 
+#include <memory>
+
+#include "cpu-expert-worker/pool_counters.h"
+#include "services/actor/actor.h"
+#include "services/obs/counter_followers.h"
 #include "services/obs/metrics.h"
 
 namespace strata::cpu_expert_worker {
 
-struct PoolProbe {
-  explicit PoolProbe(obs::Metrics& metrics)
-      : busy_seconds(metrics.counter(
-            "strata_cpu_pool_busy_seconds_total",
-            "Time with a request on the board; near 1 per second: the CPU is what decoding waits for.")),
-        jobs(metrics.counter("strata_cpu_pool_jobs_total", "Experts computed, each with all of its tokens.")),
-        bytes_read(
-            metrics.counter("strata_cpu_pool_bytes_read_total",
-                            "Expert weights read; compare its rate with the machine's memory bandwidth.")) {}
+class PoolProbe final : public actor::Actor {
+ public:
+  struct Update {};
 
-  prometheus::Counter& busy_seconds;
-  prometheus::Counter& jobs;
-  prometheus::Counter& bytes_read;
+  // The counters outlive the probe.
+  PoolProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics& metrics, const PoolCounters& counters);
+
+  // Carries the counters over, and again after a while.
+  void on(Update);
+
+ private:
+  obs::CounterFollowers followers_;
 };
 
 }  // namespace strata::cpu_expert_worker

@@ -24,13 +24,18 @@ void advise(std::span<const std::byte> bytes, int advice) {
 
 }  // namespace
 
-ReadAhead::ReadAhead(std::span<const model::LayerExperts> layers, uint64_t bytes_max) {
-  const auto add = [this](const quant::Matrix& first, std::size_t expert_bytes, uint32_t count) {
-    const std::span<const std::byte> tensor(first.data, expert_bytes * count);
-    for (std::size_t at = 0; at < tensor.size(); at += kPieceBytes) {
-      pieces_.push_back(tensor.subspan(at, std::min(kPieceBytes, tensor.size() - at)));
+ReadAhead::ReadAhead(std::span<const model::LayerExperts> layers, uint64_t bytes_max, Part part) {
+  const auto add_range = [this](std::span<const std::byte> range) {
+    for (std::size_t at = 0; at < range.size(); at += kPieceBytes) {
+      pieces_.push_back(range.subspan(at, std::min(kPieceBytes, range.size() - at)));
     }
-    total_bytes_ += tensor.size();
+    total_bytes_ += range.size();
+  };
+  const auto add = [&](const quant::Matrix& first, std::size_t expert_bytes, uint32_t count) {
+    const std::span<const std::byte> tensor(first.data, expert_bytes * count);
+    if (part.of <= 1) return add_range(tensor);
+    for (std::size_t e = part.index % part.of; e < count; e += part.of)
+      add_range(tensor.subspan(e * expert_bytes, expert_bytes));
   };
   for (const model::LayerExperts& layer : layers) {
     add(layer.gate, layer.gate_expert_bytes, layer.count);

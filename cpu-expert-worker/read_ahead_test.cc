@@ -40,6 +40,18 @@ TEST_F(ReadAheadTest, ReadsAllExpertsOfTheModel) {
   EXPECT_EQ(read_ahead.read_bytes(), bytes);
 }
 
+TEST_F(ReadAheadTest, WorkersReadEveryExpertOnceTogether) {
+  const ReadAhead all(layers_, UINT64_MAX);
+  uint64_t bytes = 0;
+  for (uint32_t index = 0; index < 3; ++index) {
+    const ReadAhead part(layers_, UINT64_MAX, {.index = index, .of = 3});
+    wait_for(part);
+    EXPECT_EQ(part.read_bytes(), part.total_bytes());
+    bytes += part.read_bytes();
+  }
+  EXPECT_EQ(bytes, all.total_bytes());
+}
+
 TEST_F(ReadAheadTest, StopsAtWhatMemoryHolds) {
   const ReadAhead all(layers_, UINT64_MAX);
   const ReadAhead half(layers_, all.total_bytes() / 2);

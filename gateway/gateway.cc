@@ -14,6 +14,7 @@
 #include "services/actor/actor_system.h"
 #include "services/base/build_info.h"
 #include "services/base/limits.h"
+#include "services/expert/thread_plan.h"
 #include "services/gguf/gguf_file.h"
 #include "services/model/model_config.h"
 #include "services/obs/log.h"
@@ -102,7 +103,7 @@ struct Gateway::Impl {
   void wire() {
     const config::Settings& settings = *options.settings;
     engine = make_grpc_engine(options.run_dir);
-    auto cluster = cluster_processes(settings.cpu_experts_workers());
+    auto cluster = cluster_processes(expert::worker_count(settings));
     processes = make_grpc_processes(options.run_dir, cluster);
 
     auto executor = http->executor();

@@ -27,23 +27,25 @@ EngineProbe::EngineProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics
       residency_epoch_(
           metrics.gauge("strata_residency_epoch", "Grows when the placement of experts changes.")) {
   const LoopCounters& loop = *sources_.loop;
-  follow(metrics.counter("strata_decode_windows_total", "Windows that committed generated tokens."),
-         loop.decode_windows);
-  follow(metrics.counter("strata_prefill_seconds_total", "Time of windows spent on prompts."),
-         loop.prefill_ns, 1e-9);
-  follow(metrics.counter("strata_decode_seconds_total", "Time of windows spent on generated tokens."),
-         loop.decode_ns, 1e-9);
+  followers_.follow(
+      metrics.counter("strata_decode_windows_total", "Windows that committed generated tokens."),
+      loop.decode_windows);
+  followers_.follow(metrics.counter("strata_prefill_seconds_total", "Time of windows spent on prompts."),
+                    loop.prefill_ns, 1e-9);
+  followers_.follow(
+      metrics.counter("strata_decode_seconds_total", "Time of windows spent on generated tokens."),
+      loop.decode_ns, 1e-9);
   for (std::size_t index = 0; index < kStages; ++index) {
-    follow(metrics.counter("strata_decode_stage_seconds_total", "Where the time of decoding goes.",
-                           {{"stage", std::string(kStageNames[index])}}),
-           loop.stage_ns[index], 1e-9);
+    followers_.follow(metrics.counter("strata_decode_stage_seconds_total", "Where the time of decoding goes.",
+                                      {{"stage", std::string(kStageNames[index])}}),
+                      loop.stage_ns[index], 1e-9);
   }
 
   const std::string uses = "strata_expert_uses_total";
   const std::string uses_help =
       "Routed expert uses by where they were computed; cpu: the expert was not resident.";
-  follow(metrics.counter(uses, uses_help, {{"served_by", "vram"}}), sources_.dispatch->hits);
-  follow(metrics.counter(uses, uses_help, {{"served_by", "cpu"}}), sources_.dispatch->misses);
+  followers_.follow(metrics.counter(uses, uses_help, {{"served_by", "vram"}}), sources_.dispatch->hits);
+  followers_.follow(metrics.counter(uses, uses_help, {{"served_by", "cpu"}}), sources_.dispatch->misses);
   metrics.counter(uses, uses_help, {{"served_by", "pcie_copy"}});  // this device has neither
   metrics.counter(uses, uses_help, {{"served_by", "disk"}});
 
@@ -59,15 +61,8 @@ EngineProbe::EngineProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics
     metrics.gauge("strata_host_bytes", host_help, {{"use", unused}});
 }
 
-void EngineProbe::follow(prometheus::Counter& counter, const std::atomic<uint64_t>& source, double unit) {
-  followers_.push_back({&counter, &source, unit});
-}
-
 void EngineProbe::on(Update) {
-  for (Follower& follower : followers_) {
-    uint64_t now = follower.source->load(std::memory_order_relaxed);
-    follower.counter->Increment(static_cast<double>(now - std::exchange(follower.seen, now)) * follower.unit);
-  }
+  followers_.carry();
   carry_chunks();
   slots_used_.Set(sources_.residents->slots_used());
   residency_epoch_.Set(static_cast<double>(sources_.residents->residency_epoch()));

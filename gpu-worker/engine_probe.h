@@ -11,6 +11,7 @@
 #include "gpu-worker/plan.h"
 #include "gpu-worker/resident_table.h"
 #include "services/actor/actor.h"
+#include "services/obs/counter_followers.h"
 #include "services/obs/metrics.h"
 
 namespace strata::gpu_worker {
@@ -32,18 +33,10 @@ class EngineProbe final : public actor::Actor {
   void on(Update);
 
  private:
-  // A metric that follows a counter which only grows.
-  struct Follower {
-    prometheus::Counter* counter;
-    const std::atomic<uint64_t>* source;
-    double unit;  // of one count: 1, or 1e-9 for nanoseconds
-    uint64_t seen = 0;
-  };
-  void follow(prometheus::Counter& counter, const std::atomic<uint64_t>& source, double unit = 1);
   void carry_chunks();
 
   EngineProbeSources sources_;
-  std::vector<Follower> followers_;
+  obs::CounterFollowers followers_;
   prometheus::Histogram& chunk_tokens_;
   std::vector<uint64_t> chunk_buckets_seen_;
   uint64_t chunk_tokens_seen_ = 0;

@@ -1,6 +1,7 @@
 #include "gpu-worker/expert_dispatch.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 
@@ -38,7 +39,9 @@ struct ExpertDispatch::Impl {
     return options.weights->layers[routed.layer].moe.experts;
   }
   ShareContext share_context() const;
+  bool last_layer() const { return routed.layer + 1 == options.weights->layers.size(); }
   void split();
+  void choose_shares();
   void send_misses();
   void count_uses();
   void count_window();
@@ -61,7 +64,8 @@ struct ExpertDispatch::Impl {
   ExpertGroups groups;
   std::vector<LocalJob> hits;
   std::vector<ExpertGroup> misses;
-  std::vector<ExpertShare> shares;  // (kExpertWorkersMax); the first share_count are in use
+  std::vector<uint32_t> miss_share;  // per miss: who computes it
+  std::vector<ExpertShare> shares;   // (kExpertWorkersMax); the first share_count are in use
   uint32_t share_count = 0;
   std::vector<LocalJob> left_over;
   // Results: a part lies here when it was computed here or had to leave its board, else on the worker's
@@ -84,6 +88,7 @@ ExpertDispatch::Impl::Impl(const ExpertDispatchOptions& given, uint32_t pairs_ma
   row_is_prompt.reserve(options.tokens_max);
   hits.reserve(experts_max);
   misses.reserve(experts_max);
+  miss_share.reserve(experts_max);
   left_over.reserve(experts_max);
   for (uint32_t i = 0; i < kExpertWorkersMax; ++i)
     shares.emplace_back(options.tokens_max, pairs_max, experts_max);
@@ -115,22 +120,40 @@ void ExpertDispatch::Impl::split() {
   count(counters.hits, groups.pairs().size() - missed_pairs);
 }
 
-// Whole experts in turn, so that each worker gets as many of them as the next (give or take one) and no
-// weight is read twice.
+// Whole experts, so that no weight is read twice. An expert has a home among the workers, the one of its
+// number in turn, which finds its weights on the own NUMA node; but nobody gets more than a fair share, since
+// reading from the next node is still better than waiting.
+void ExpertDispatch::Impl::choose_shares() {
+  miss_share.clear();
+  std::array<uint32_t, kExpertWorkersMax> taken{};
+  for (const ExpertGroup& miss : misses) {
+    miss_share.push_back(miss.expert % share_count);
+    ++taken[miss_share.back()];
+  }
+  const auto fair = static_cast<uint32_t>((misses.size() + share_count - 1) / share_count);
+  for (uint32_t& share : miss_share) {
+    if (taken[share] <= fair) continue;
+    const auto least = std::min_element(taken.begin(), taken.begin() + share_count);
+    --taken[share];
+    share = static_cast<uint32_t>(least - taken.begin());
+    ++*least;
+  }
+}
+
 void ExpertDispatch::Impl::send_misses() {
   share_count = 0;
   left_over.clear();
   for (const auto& worker : options.workers->in_window()) {
     if (!worker->retired.load(std::memory_order_relaxed)) shares[share_count++].begin(*worker);
   }
-  const model::LayerExperts& experts = layer_experts();
-  for (std::size_t i = 0; i < misses.size(); ++i) {
-    if (share_count == 0) {
-      left_over.push_back({.weights = experts.expert(misses[i].expert), .group = misses[i]});
-    } else {
-      shares[i % share_count].add(misses[i]);
-    }
+  if (share_count == 0) {
+    const model::LayerExperts& experts = layer_experts();
+    for (const ExpertGroup& miss : misses)
+      left_over.push_back({.weights = experts.expert(miss.expert), .group = miss});
+    return;
   }
+  choose_shares();
+  for (std::size_t i = 0; i < misses.size(); ++i) shares[miss_share[i]].add(misses[i]);
   const ShareContext context = share_context();
   for (uint32_t i = 0; i < share_count; ++i) {
     if (!shares[i].empty()) shares[i].send_first(context);
@@ -150,7 +173,7 @@ void ExpertDispatch::Impl::count_uses() {
 
 // After the last layer. Release: whoever sees the window counted sees its uses and tokens.
 void ExpertDispatch::Impl::count_window() {
-  if (options.usage == nullptr || routed.layer + 1 != options.weights->layers.size()) return;
+  if (options.usage == nullptr || !last_layer()) return;
   shm::UsageHeader& header = options.usage->header();
   count(header.prefill_tokens, prompt_rows);
   count(header.decode_tokens, row_is_prompt.size() - prompt_rows);
@@ -282,6 +305,7 @@ std::span<const float* const> ExpertDispatch::finish() {
   for (uint32_t i = 0; i < impl.share_count; ++i) {
     if (!impl.shares[i].empty()) impl.collect(impl.shares[i]);
   }
+  if (impl.last_layer()) impl.options.workers->window_over();
   impl.compute_left_over();
   count(impl.counters.wait_us, elapsed_us(waiting));
   impl.count_window();

@@ -102,7 +102,7 @@ TEST_P(ExpertDispatchTest, GivesTheSameBitsForEveryResidencyAndNumberOfWorkers) 
       EXPECT_EQ(counters.fallbacks, count == 0 ? counters.misses.load() : 0U);
       EXPECT_EQ(counters.misses == 0, residents.record(0, 0) != nullptr && residents.record(0, 1) != nullptr);
       for (const auto& thread : threads) {
-        EXPECT_EQ(thread->attached().board.header().progress > 0, counters.misses > 0)
+        EXPECT_EQ(thread->attached().board.header().all_progress() > 0, counters.misses > 0)
             << "both sides of the claim";
       }
     }

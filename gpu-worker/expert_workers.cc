@@ -104,7 +104,8 @@ Result<std::shared_ptr<AttachedWorker>> ExpertWorkers::attach(const std::string&
     if (replaced != nullptr) {
       *same_name = worker;
     } else {
-      impl_->attached.push_back(worker);
+      const auto after = std::ranges::upper_bound(impl_->attached, name, {}, &AttachedWorker::name);
+      impl_->attached.insert(after, worker);
     }
     impl_->changed.store(true, std::memory_order_relaxed);
   }
@@ -137,7 +138,20 @@ const WorkerList& ExpertWorkers::at_window_boundary() {
     std::lock_guard lock(impl_->mutex);
     impl_->in_window = impl_->attached;
   }
+  if (!impl_->options.keep_awake) return impl_->in_window;
+  for (const auto& worker : impl_->in_window) {
+    shm::BoardHeader& header = worker->board.header();
+    // Relaxed: nothing is read on its strength.
+    header.window_open.store(1, std::memory_order_relaxed);
+    header.work.wake();
+  }
   return impl_->in_window;
+}
+
+void ExpertWorkers::window_over() {
+  if (!impl_->options.keep_awake) return;
+  for (const auto& worker : impl_->in_window)
+    worker->board.header().window_open.store(0, std::memory_order_relaxed);
 }
 
 const WorkerList& ExpertWorkers::in_window() const { return impl_->in_window; }
@@ -145,7 +159,7 @@ const WorkerList& ExpertWorkers::in_window() const { return impl_->in_window; }
 bool ExpertWorkers::wait_done(AttachedWorker& worker, uint64_t ticket, uint32_t pair_count) {
   shm::BoardHeader& header = worker.board.header();
   const auto budget = stall_budget(impl_->options.lost_after_ms, pair_count);
-  uint64_t progress = header.progress.load(std::memory_order_relaxed);
+  uint64_t progress = header.all_progress();
   Clock::time_point moved_at = Clock::now();
   for (;;) {
     // The bell is read before the ticket: a ring between the two ends the wait at once.
@@ -160,7 +174,7 @@ bool ExpertWorkers::wait_done(AttachedWorker& worker, uint64_t ticket, uint32_t 
       impl_->retire(worker, "its process ended");
       return done;
     }
-    const uint64_t now = header.progress.load(std::memory_order_relaxed);
+    const uint64_t now = header.all_progress();
     if (now != progress) {
       progress = now;
       moved_at = Clock::now();

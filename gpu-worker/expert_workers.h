@@ -26,6 +26,9 @@ struct ExpertWorkersOptions {
   uint32_t expected = 1;  // how many the configuration starts; fewer attached is "degraded"
   // How the window loop waits for parts. Yielding is right wherever the workers' threads may need this core.
   shm::WaitPolicy wait = {.yield = true, .park_after_us = 200};
+  // Workers do not sleep while a window is open: where cores are not short, and for a device that rings by
+  // itself and can wake nobody.
+  bool keep_awake = false;
 };
 
 // Ends the Attach stream; called once, from a gRPC thread or from the window loop, so it must not block.
@@ -33,7 +36,7 @@ using OnRetired = std::function<void()>;
 
 // One worker with its board; owned by ExpertWorkers, shared with the window that uses it.
 struct AttachedWorker {
-  std::string name;
+  std::string name;  // the workers of a window are in the order of their names
   sys::ProcessHandle process;
   shm::Board board;
   OnRetired on_retired;
@@ -57,8 +60,10 @@ class ExpertWorkers {
   std::string detach(const std::shared_ptr<AttachedWorker>& worker);
   std::vector<std::string> missing() const;  // names of expected workers that are not attached
 
-  // Window loop side. Applies attach and detach, and notices processes that ended since.
+  // Window loop side. Applies attach and detach, and notices processes that ended since. A window begins:
+  // workers that sleep are woken, so that its first request finds them awake.
   const std::vector<std::shared_ptr<AttachedWorker>>& at_window_boundary();
+  void window_over();  // no request is expected until the next one begins
   const std::vector<std::shared_ptr<AttachedWorker>>& in_window()
       const;  // as of the last boundary; some may be retired since
   // Waits until the worker has done `ticket`: then its parts are visible. False: it was lost, has been killed

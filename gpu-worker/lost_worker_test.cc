@@ -35,8 +35,8 @@ class LostWorkerTest : public testing::TestWithParam<Fault> {
 
   // The worker's side with one thread; gets its fault in request `when`.
   void serve(shm::Board& board, uint64_t when, Step at, int signal) const {
-    cpu_expert_worker::ExpertJob job(layers_, board.geometry());
-    expert::ExpertScratch scratch;
+    cpu_expert_worker::ExpertJob job(layers_, board.geometry(), 1);
+    cpu_expert_worker::JobScratch scratch;
     shm::BoardHeader& header = board.header();
     uint32_t seen = 0;
     for (;;) {
@@ -46,10 +46,10 @@ class LostWorkerTest : public testing::TestWithParam<Fault> {
         if (step == at && job.ticket() == when) kill(getpid(), signal);
       };
       fault(Step::kBeforeComputing);
-      for (uint32_t run = 0; run < job.run_count(); ++run) {
-        job.compute(run, scratch);
-        header.progress.fetch_add(1, std::memory_order_relaxed);
-        if (run == 0) fault(Step::kAfterOneExpert);
+      for (uint32_t expert = 0; expert < job.expert_count(); ++expert) {
+        job.compute(cpu_expert_worker::Stage::kWhole, {expert, expert + 1}, scratch);
+        header.progress_of(0).fetch_add(1, std::memory_order_relaxed);
+        if (expert == 0) fault(Step::kAfterOneExpert);
       }
       fault(Step::kAfterAllParts);
       header.done_ticket.store(job.ticket(), std::memory_order_release);

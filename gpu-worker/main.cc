@@ -18,12 +18,14 @@
 #include "gpu-worker/watchdog.h"
 #include "gpu-worker/window_loop.h"
 #include "services/actor/actor_system.h"
+#include "services/expert/thread_plan.h"
 #include "services/gguf/gguf_file.h"
 #include "services/obs/log.h"
 #include "services/rpc/process_main.h"
 #include "services/rpc/server.h"
 #include "services/shm/segment.h"
 #include "services/sys/cpus.h"
+#include "services/sys/topology.h"
 
 namespace strata::gpu_worker {
 namespace {
@@ -117,16 +119,20 @@ Status run(const rpc::ProcessContext& context) {
   const MemoryPlan& plan = loaded.plan;
 
   // Torn down in reverse: services before the loop that they submit to, the loop before its device.
+  const sys::Topology topology = sys::machine_topology();
+  const shm::WaitPolicy wait = expert::plan_device_wait(settings, topology);
   ExpertWorkers workers({.run_id = context.run_id,
                          .geometry = plan.board,
                          .lost_after_ms = settings.cpu_experts_lost_after_ms(),
-                         .expected = settings.cpu_experts_workers()});
+                         .expected = expert::worker_count(settings, topology),
+                         .wait = wait,
+                         .keep_awake = !wait.yield});
   bool exact = settings.numerics() == "exact";
   TRY(auto device,
       HostDevice::create({.weights = &loaded.weights,
                           .plan = plan,
                           .numerics = exact ? quant::Numerics::kExact : quant::Numerics::kReproducible,
-                          .threads = host_threads(settings.device_threads()),
+                          .threads = expert::host_device_threads(settings, topology),
                           .run_id = context.run_id,
                           .workers = &workers}));
   WindowLoop loop({.device = device.get(),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "services/base/check.h"
+#include "services/expert/thread_plan.h"
 #include "services/model/sequence_state.h"
 #include "services/shm/arena.h"
 
@@ -100,8 +101,9 @@ Result<MemoryPlan> make_plan(const model::ModelConfig& config, const config::Set
   plan.items.push_back({"buffers", plan.window_rows_max * row_floats(config) * sizeof(float) + logits,
                         fmt::format("windows of up to {} rows", plan.window_rows_max),
                         "engine.prefill_chunk_tokens"});
-  plan.items.push_back({"boards", settings.cpu_experts_workers() * plan.board.segment_bytes(),
-                        fmt::format("dispatch boards of {} expert workers", settings.cpu_experts_workers()),
+  const uint32_t workers = expert::worker_count(settings);
+  plan.items.push_back({"boards", workers * plan.board.segment_bytes(),
+                        fmt::format("dispatch boards of {} expert workers", workers),
                         "cpu_experts.workers or engine.prefill_chunk_tokens"});
 
   // `auto` takes what is left after everything else, at most.

@@ -7,7 +7,6 @@
 
 #include "services/base/check.h"
 #include "services/shm/arena.h"
-#include "services/sys/cpus.h"
 
 namespace strata::gpu_worker {
 
@@ -55,11 +54,6 @@ class HostDevice::TracedExperts final : public model::MoeExecutor {
  private:
   ExpertDispatch& dispatch_;
 };
-
-uint32_t host_threads(uint32_t configured) {
-  if (configured > 0) return configured;
-  return std::max<uint32_t>(1, static_cast<uint32_t>(sys::allowed_cpus().size()));
-}
 
 Result<std::unique_ptr<HostDevice>> HostDevice::create(const HostDeviceOptions& options) {
   const MemoryPlan& plan = options.plan;

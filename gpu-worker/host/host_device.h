@@ -27,9 +27,6 @@ struct HostDeviceOptions {
   ExpertWorkers* workers = nullptr;  // outlives the device
 };
 
-// device.threads, or one per physical core this process may use.
-uint32_t host_threads(uint32_t configured);
-
 class HostDevice final : public Device {
  public:
   // kResourceExhausted: shared memory is short.

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "services/expert/thread_plan.h"
+
 namespace strata::cli {
 
 std::vector<ChildSpec> cluster_children(const config::Settings& settings, const std::string& bin_dir,
@@ -18,7 +20,7 @@ std::vector<ChildSpec> cluster_children(const config::Settings& settings, const 
   children.push_back(child("strata-gpu-worker", "gpu-worker"));
   children.back().essential = true;
   children.push_back(child("strata-cache-manager", "cache-manager"));
-  for (uint32_t worker = 0; worker < settings.cpu_experts_workers(); ++worker) {
+  for (uint32_t worker = 0; worker < expert::worker_count(settings); ++worker) {
     children.push_back(child("strata-cpu-expert-worker", fmt::format("cpu-expert-worker-{}", worker)));
   }
   children.push_back(child("strata-gateway", "gateway"));

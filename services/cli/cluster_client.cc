@@ -43,6 +43,10 @@ Result<v1::GetStatusResponse> get_process(const std::string& run_dir, const std:
   return ask<v1::Process>(run_dir, process, &v1::Process::Stub::GetStatus);
 }
 
+Result<v1::GetMetricsResponse> get_metrics(const std::string& run_dir, const std::string& process) {
+  return ask<v1::Process>(run_dir, process, &v1::Process::Stub::GetMetrics);
+}
+
 Result<v1::GetEngineResponse> get_engine(const std::string& run_dir) {
   return ask<v1::Engine>(run_dir, "gpu-worker", &v1::Engine::Stub::GetEngine);
 }

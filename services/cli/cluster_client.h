@@ -21,6 +21,7 @@ Result<v1::GetClusterResponse> get_cluster(const std::string& run_dir);
 Status stop_cluster(const std::string& run_dir);
 
 Result<v1::GetStatusResponse> get_process(const std::string& run_dir, const std::string& process);
+Result<v1::GetMetricsResponse> get_metrics(const std::string& run_dir, const std::string& process);
 Result<v1::GetEngineResponse> get_engine(const std::string& run_dir);
 Result<v1::GetResidencyResponse> get_residency(const std::string& run_dir);
 Result<v1::GetUsageResponse> get_usage(const std::string& run_dir);

@@ -6,6 +6,7 @@
 
 #include "services/cli/cluster_client.h"
 #include "services/cli/commands.h"
+#include "services/cli/text.h"
 
 namespace strata::cli {
 
@@ -137,13 +138,6 @@ json::value to_json(const Picture& picture) {
   config["differences"] = std::move(differences);
   out["config"] = std::move(config);
   return out;
-}
-
-std::string duration_text(double seconds) {
-  auto total = static_cast<uint64_t>(seconds);
-  if (total < 60) return fmt::format("{}s", total);
-  if (total < 3600) return fmt::format("{}m{:02}s", total / 60, total % 60);
-  return fmt::format("{}h{:02}m", total / 3600, total / 60 % 60);
 }
 
 std::string memory_text(uint64_t bytes) {

@@ -36,6 +36,13 @@ struct StatusOptions {
 };
 int run_status(const StatusOptions& options);
 
+struct TopOptions {
+  std::string run_dir;
+  double interval_seconds = 1;
+  uint32_t count = 0;  // looks to show; 0: on a terminal until it is stopped, elsewhere one
+};
+int run_top(const TopOptions& options);
+
 struct ChatOptions {
   std::string run_dir;
   std::string url;  // empty: the cluster of run_dir

@@ -41,6 +41,7 @@ class Commands {
     add_up(app);
     add_down(app);
     add_status(app);
+    add_top(app);
     add_chat(app);
     add_inspect(app);
     add_config(app);
@@ -83,6 +84,18 @@ class Commands {
     command->add_flag("--json", status_.json, "One JSON object for programs");
     command->footer("Examples:\n  strata status\n  strata status --json | python3 -m json.tool");
     command->callback([this] { exit_code = run_status(status_); });
+  }
+
+  void add_top(CLI::App& app) {
+    auto* command = app.add_subcommand("top", "Watch tokens, windows, expert hits and each expert thread");
+    add_run_dir(*command, top_.run_dir);
+    command->add_option("--interval", top_.interval_seconds, "Seconds between two looks")
+        ->check(CLI::Range(0.1, 3600.0))
+        ->capture_default_str();
+    command->add_option("--count", top_.count,
+                        "Looks to show; 0: until Ctrl-C, or one if the output is no terminal");
+    command->footer("Examples:\n  strata top\n  strata top --interval 5 --count 1 > busy.txt");
+    command->callback([this] { exit_code = run_top(top_); });
   }
 
   void add_chat(CLI::App& app) {
@@ -157,6 +170,7 @@ class Commands {
   UpOptions up_;
   DownOptions down_;
   StatusOptions status_;
+  TopOptions top_;
   ChatOptions chat_;
   InspectOptions inspect_;
   config::LoadOptions config_;

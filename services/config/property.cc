@@ -111,12 +111,29 @@ Result<Amount> read(std::string_view text, const Bounds<Amount>&) {
               "expected auto, a whole number, or a percentage from 0% to 100%, got {}", quoted(text));
 }
 
+// Bounds of the number behind a count.
+Bounds<uint32_t> number_bounds(const Bounds<Count>& bounds) {
+  Bounds<uint32_t> numbers;
+  if (bounds.min) numbers.min = bounds.min->number;
+  if (bounds.max) numbers.max = bounds.max->number;
+  return numbers;
+}
+
+Result<Count> read(std::string_view text, const Bounds<Count>& bounds) {
+  if (text == "auto") return Count::automatic();
+  auto number = read(text, number_bounds(bounds));
+  if (number) return Count(*number);
+  return fail(Code::kInvalidArgument, "expected auto or {}, got {}", number_range(number_bounds(bounds)),
+              quoted(text));
+}
+
 std::string write(uint32_t value) { return fmt::format("{}", value); }
 std::string write(double value) { return fmt::format("{}", value); }
 std::string write(bool value) { return value ? "true" : "false"; }
 std::string write(const std::string& value) { return value; }
 std::string write(const Path& value) { return value.value; }
 std::string write(const Choice& value) { return value.value; }
+std::string write(const Count& value) { return value.number ? write(*value.number) : "auto"; }
 std::string write(const Amount& value) {
   switch (value.kind) {
     case Amount::Kind::kNumber:
@@ -238,6 +255,7 @@ std::string Property<T>::range_text() const {
   if constexpr (std::is_same_v<T, uint32_t> || std::is_same_v<T, double>) return number_range(bounds_);
   if constexpr (std::is_same_v<T, Choice>) return choice_list(bounds_.choices);
   if constexpr (std::is_same_v<T, Amount>) return "auto, a whole number, or 0% to 100%";
+  if constexpr (std::is_same_v<T, Count>) return "auto, or " + number_range(number_bounds(bounds_));
   if constexpr (std::is_same_v<T, bool>) return "true or false";
   return "";
 }
@@ -256,6 +274,7 @@ template class Property<std::string>;
 template class Property<Path>;
 template class Property<Choice>;
 template class Property<Amount>;
+template class Property<Count>;
 template class Property<bool>;
 template class Property<uint32_t>;
 template class Property<double>;

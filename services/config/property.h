@@ -54,9 +54,17 @@ struct Amount {
   uint64_t of(uint64_t total, uint64_t automatic_value) const;
 };
 
+// "auto" or a whole number.
+struct Count {
+  std::optional<uint32_t> number;  // none: auto
+  Count() = default;
+  Count(uint32_t value) : number(value) {}  // NOLINT(google-explicit-constructor): a number is a count
+  static Count automatic() { return {}; }
+};
+
 template <class T>
 struct Bounds {
-  std::optional<T> min = {}, max = {};
+  std::optional<T> min = {}, max = {};    // of a Count: of its number
   std::vector<std::string> choices = {};  // for Choice
   // For what bounds cannot say: "" when the value is right, else what was expected instead.
   std::string (*fault)(const T&) = nullptr;
@@ -103,7 +111,7 @@ class PropertyBase {
   PropertyMeta meta_;
 };
 
-// T: std::string, Path, Choice, Amount, bool, uint32_t, double.
+// T: std::string, Path, Choice, Amount, Count, bool, uint32_t, double.
 template <class T>
 class Property final : public PropertyBase {
  public:

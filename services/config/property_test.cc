@@ -40,6 +40,22 @@ TEST(Property, TakesNumbersButNeitherInfinityNorNan) {
   EXPECT_FALSE(unbounded.parse("nan").ok());
 }
 
+TEST(Property, TakesCounts) {
+  One<Count> count(Count::automatic(), {.min = Count(0), .max = Count(8)});
+  EXPECT_EQ(count.property.text(), "auto");
+  EXPECT_TRUE(count.property.is_default());
+  EXPECT_EQ(count.property.range_text(), "auto, or 0 to 8");
+  ASSERT_TRUE(count.parse("3").ok());
+  EXPECT_EQ(count.property().number, 3U);
+  EXPECT_EQ(count.property.text(), "3");
+  ASSERT_TRUE(count.parse("auto").ok());
+  EXPECT_FALSE(count.property().number);
+  for (std::string_view bad : {"", "9", "-1", "1.5", "Auto", "50%"}) {
+    EXPECT_FALSE(count.parse(bad).ok()) << bad;
+  }
+  EXPECT_EQ(count.parse("9").message(), "expected auto or 0 to 8, got '9'");
+}
+
 TEST(Property, TakesAmounts) {
   One<Amount> amount(Amount::automatic());
   EXPECT_EQ(amount.property.text(), "auto");

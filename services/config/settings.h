@@ -115,17 +115,18 @@ struct Settings : PropertySet {
       {.min = 1.0, .max = 1e9}};
 
   // --- cpu_experts
-  Property<uint32_t> cpu_experts_workers{
+  Property<Count> cpu_experts_workers{
       this,
       "cpu_experts.workers",
-      "Expert worker processes; one per NUMA node is right.",
-      {.unit = Unit::kCount, .applies = Applies::kRestartAll, .example = "1"},
-      1,
-      {.min = 0, .max = kExpertWorkersMax}};
+      "Expert worker processes; auto: one per NUMA node, each with its node's cores and memory.",
+      {.unit = Unit::kCount, .applies = Applies::kRestartAll, .example = "auto"},
+      Count::automatic(),
+      {.min = Count(0), .max = Count(kExpertWorkersMax)}};
   Property<uint32_t> cpu_experts_threads{
       this,
       "cpu_experts.threads",
-      "Threads of each expert worker; 0: chosen from the machine.",
+      "Threads of each expert worker; 0: one per physical core (half of them beside the host device), within "
+      "the CPU quota, less one core for the gateway and the window loop.",
       {.unit = Unit::kThreads, .applies = Applies::kRestartExpertWorkers, .example = "8"},
       0,
       {.min = 0, .max = kExpertThreadsMax}};
@@ -138,8 +139,8 @@ struct Settings : PropertySet {
   Property<uint32_t> cpu_experts_park_after_us{
       this,
       "cpu_experts.park_after_us",
-      "Quiet time after which expert threads sleep.",
-      {.unit = Unit::kMicroseconds, .applies = Applies::kRestartExpertWorkers, .example = "2000"},
+      "Quiet time after which expert threads sleep, but not while a window runs; 0: never.",
+      {.unit = Unit::kMicroseconds, .applies = Applies::kRestartAll, .example = "2000"},
       2000,
       {.min = 0, .max = 10000000}};
   Property<uint32_t> cpu_experts_lost_after_ms{

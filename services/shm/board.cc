@@ -13,6 +13,12 @@ constexpr uint64_t round_up(uint64_t value) { return (value + kCacheLine - 1) / 
 
 }  // namespace
 
+uint64_t BoardHeader::all_progress() const {
+  uint64_t all = 0;
+  for (const Progress& thread : progress) all += thread.pieces.load(std::memory_order_relaxed);
+  return all;
+}
+
 Status BoardGeometry::check() const {
   if (hidden == 0 || hidden > kHiddenMax) {
     return fail(Code::kInvalidArgument, "board: hidden is {}, must be 1 to {}", hidden, kHiddenMax);

@@ -22,7 +22,7 @@
 
 namespace strata::shm {
 
-inline constexpr uint32_t kBoardLayoutVersion = 1;
+inline constexpr uint32_t kBoardLayoutVersion = 2;
 
 // In ascending order of expert, so that whoever computes them finds all tokens of one expert side by side.
 struct BoardPair {
@@ -65,11 +65,23 @@ struct alignas(kCacheLine) BoardHeader {
 
   alignas(kCacheLine) BoardRequest request;
   Doorbell work;  // gpu-worker -> worker
+  // Not 0 while a window runs whose layers may ring at any moment: then the worker does not sleep. Set by the
+  // gpu-worker, which wakes the worker first.
+  alignas(kCacheLine) std::atomic<uint32_t> window_open{0};
 
   Doorbell done;  // worker -> gpu-worker
-  alignas(kCacheLine) std::atomic<uint64_t> done_ticket{
-      0};                             // last request that is complete (release: its parts are visible)
-  std::atomic<uint64_t> progress{0};  // grows with every finished expert: a worker that stands still is lost
+  // Last request that is complete (release: its parts are visible).
+  alignas(kCacheLine) std::atomic<uint64_t> done_ticket{0};
+
+  // Grow with every piece of work that is finished: a worker where none moves is lost. Threads write with
+  // every piece, so each has a line of its own, as far as there are lines.
+  static constexpr uint32_t kProgressLines = 64;
+  struct alignas(kCacheLine) Progress {
+    std::atomic<uint64_t> pieces{0};
+  };
+  Progress progress[kProgressLines];
+  std::atomic<uint64_t>& progress_of(uint32_t thread) { return progress[thread % kProgressLines].pieces; }
+  uint64_t all_progress() const;  // relaxed: only whether it moves is of interest
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "a lock would live in one process only");
 

@@ -69,7 +69,7 @@ class BoardTest : public testing::Test {
         const auto* row = reinterpret_cast<const float*>(board.activations(which.token));
         for (uint32_t i = 0; i < kGeometry.hidden; ++i)
           board.part(pair)[i] = made_up_part(row[i], which.expert);
-        header.progress.fetch_add(1, std::memory_order_relaxed);
+        header.progress_of(0).fetch_add(1, std::memory_order_relaxed);
       }
       die(Step::kAfterAllParts);
       header.done_ticket.store(request.ticket, std::memory_order_release);
@@ -185,7 +185,7 @@ TEST_F(BoardTest, HandsRequestsAndPartsBetweenThreads) {
     expect_parts(*board, ticket);
   }
   worker.join();
-  EXPECT_EQ(board->header().progress.load(), kRequests * kGeometry.pairs_max);
+  EXPECT_EQ(board->header().all_progress(), kRequests * kGeometry.pairs_max);
 }
 
 class TwoProcessBoardTest : public BoardTest {

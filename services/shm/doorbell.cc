@@ -40,6 +40,11 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, uint64_t timeout
   syscall(SYS_futex, &word, FUTEX_WAIT, expected, &timeout, nullptr, 0);
 }
 
+// Relaxed: nothing is read on its strength.
+bool kept_awake(const WaitPolicy& policy) {
+  return policy.awake_while != nullptr && policy.awake_while->load(std::memory_order_relaxed) != 0;
+}
+
 uint64_t elapsed_us(Clock::time_point since) {
   return static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - since).count());
@@ -55,6 +60,12 @@ void Doorbell::ring() {
   if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(seq);
 }
 
+void Doorbell::wake() {
+  if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(seq);
+}
+
+void relax(const WaitPolicy& policy) { policy.yield ? static_cast<void>(sched_yield()) : pause_cpu(); }
+
 uint32_t Doorbell::wait(uint32_t seen, const WaitPolicy& policy, const std::function<bool()>& stop,
                         uint64_t timeout_us) {
   // Acquire: pairs with ring(); the caller may read what was written before the ring.
@@ -64,17 +75,18 @@ uint32_t Doorbell::wait(uint32_t seen, const WaitPolicy& policy, const std::func
   for (;;) {
     for (uint32_t i = 0; i < (policy.yield ? 1 : kLooksPerClock); ++i) {
       if (const uint32_t now = look(); now != seen) return now;
-      policy.yield ? static_cast<void>(sched_yield()) : pause_cpu();
+      relax(policy);
     }
     const uint64_t waited_us = elapsed_us(start);
     if (stop && stop()) return look();
     if (timeout_us != 0 && waited_us >= timeout_us) return look();
     if (policy.park_after_us == 0 || waited_us < policy.park_after_us) continue;
+    if (waited_us < kAwakeMaxUs && kept_awake(policy)) continue;
     const uint64_t slice_us =
         timeout_us == 0 ? kSleepSliceUs : std::min(kSleepSliceUs, timeout_us - waited_us);
     // The other half of the agreement in ring().
     sleepers.fetch_add(1, std::memory_order_seq_cst);
-    if (seq.load(std::memory_order_seq_cst) == seen) futex_wait(seq, seen, slice_us);
+    if (seq.load(std::memory_order_seq_cst) == seen && !kept_awake(policy)) futex_wait(seq, seen, slice_us);
     sleepers.fetch_sub(
         1, std::memory_order_relaxed);  // too large for a moment costs the ringer one syscall, nothing else
   }

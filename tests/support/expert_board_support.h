@@ -108,9 +108,7 @@ class ThreadWorker {
                uint32_t threads = 1)
       : server_({.layers = layers,
                  .threads = threads,
-                 .cpus = {},
-                 .wait = {.yield = true, .park_after_us = 200},
-                 .probe = nullptr}) {
+                 .wait = {.yield = true, .park_after_us = 200}}) {
     auto attached = workers.attach(name, static_cast<uint32_t>(getpid()), [] {});
     EXPECT_TRUE(attached) << attached.error().message();
     attached_ = *attached;
