@@ -3,6 +3,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "services/quant/code_books.h"
 #include "tools/make-model/block_bits.h"
@@ -21,7 +24,7 @@ enum class Signs { kNone, kEven, kFree };
 struct Book {
   std::span<const uint16_t> codes;
   uint32_t values;
-  std::array<float, 16> levels;
+  std::span<const float> levels;
   Signs signs;
   float shift;           // added to or taken from every level, the same for a group or run
   uint32_t shift_group;  // values that share its sign
@@ -31,15 +34,16 @@ struct Book {
   float spread;
 };
 
-constexpr std::array<float, 16> scaled_levels(std::span<const uint8_t> levels, float unit) {
-  std::array<float, 16> scaled{};
-  for (std::size_t i = 0; i < levels.size(); ++i) scaled[i] = static_cast<float>(levels[i]) / unit;
+template <std::size_t kCount>
+constexpr std::array<float, kCount> in_units(const uint8_t (&levels)[kCount], float unit) {
+  std::array<float, kCount> scaled{};
+  for (std::size_t i = 0; i < kCount; ++i) scaled[i] = static_cast<float>(levels[i]) / unit;
   return scaled;
 }
-constexpr std::array<float, 16> kIq1 = {-1, 0, 1};
-constexpr std::array<float, 16> kIq2 = scaled_levels(quant::kIq2Levels, 8);
-constexpr std::array<float, 16> kIq3Xxs = scaled_levels(quant::kIq3XxsLevels, 4);
-constexpr std::array<float, 16> kIq3S = {1, 3, 5, 7, 9, 11, 13, 15};
+constexpr std::array<float, 3> kIq1 = {-1, 0, 1};
+constexpr auto kIq2 = in_units(quant::kIq2Levels, 8);
+constexpr auto kIq3Xxs = in_units(quant::kIq3XxsLevels, 4);
+constexpr std::array<float, 8> kIq3S = {1, 3, 5, 7, 9, 11, 13, 15};
 
 constexpr Book kIq1SBook{quant::kIq1Codes, 8, kIq1, Signs::kNone, 0.125f, 32, 32, 7, 1.1f};
 constexpr Book kIq1MBook{quant::kIq1Codes, 8, kIq1, Signs::kNone, 0.125f, 8, 16, 7, 1.1f};
@@ -57,33 +61,85 @@ struct Run {
   double error = 0;
 };
 
-// The entry whose levels times `scale` are nearest to x. An entry is two bytes, so its error is the sum of
-// two looked-up ones.
-void find_entry(const Book& book, const float* x, float scale, float shift, uint16_t* entry, double* error) {
-  const uint32_t per_byte = book.values / 2, bits = 8 / per_byte;
-  float byte_error[2][256];
-  for (uint32_t half = 0; half < 2; ++half) {
-    for (uint32_t byte = 0; byte < 256; ++byte) {
-      float sum = 0;
-      for (uint32_t v = 0; v < per_byte; ++v) {
-        const float level = book.levels[(byte >> bits * v) & ((1u << bits) - 1)] + shift;
-        const float difference = x[half * per_byte + v] - scale * level;
-        sum += difference * difference;
+// For every code, whether in the book or not, the entries whose levels are nearest.
+class NearestEntries {
+ public:
+  using Candidates = std::array<uint16_t, 8>;
+
+  explicit NearestEntries(const Book& book) : entries_(65536) {
+    const uint32_t per_byte = book.values / 2, bits = 8 / per_byte, mask = (1u << bits) - 1;
+    // The distance of two codes is the sum of those of their bytes.
+    std::vector<std::array<float, 256>> distance(256);
+    std::vector<uint32_t> bytes;  // made of levels that exist
+    for (uint32_t a = 0; a < 256; ++a) {
+      bool exists = true;
+      for (uint32_t v = 0; v < per_byte; ++v) exists &= (a >> bits * v & mask) < book.levels.size();
+      if (exists) bytes.push_back(a);
+    }
+    for (const uint32_t a : bytes) {
+      for (const uint32_t b : bytes) {
+        float sum = 0;
+        for (uint32_t v = 0; v < per_byte; ++v)
+          sum += square(book.levels[a >> bits * v & mask] - book.levels[b >> bits * v & mask]);
+        distance[a][b] = sum;
       }
-      byte_error[half][byte] = sum;
+    }
+    for (const uint32_t high : bytes) {
+      for (const uint32_t low : bytes)
+        entries_[high << 8 | low] = search(book, distance[low], distance[high]);
     }
   }
+
+  const Candidates& of(uint32_t code) const { return entries_[code]; }
+
+  static float square(float x) { return x * x; }
+
+ private:
+  static Candidates search(const Book& book, const std::array<float, 256>& low,
+                           const std::array<float, 256>& high) {
+    std::vector<std::pair<float, uint16_t>> all;
+    all.reserve(book.codes.size());
+    for (const uint16_t code : book.codes)
+      all.emplace_back(low[code & 255] + high[code >> 8], static_cast<uint16_t>(all.size()));
+    Candidates found;
+    std::ranges::partial_sort(all, all.begin() + found.size());
+    for (std::size_t i = 0; i < found.size(); ++i) found[i] = all[i].second;
+    return found;
+  }
+
+  std::vector<Candidates> entries_;
+};
+
+// The best of the entries near to what x / scale is when each value is rounded by itself. Adds what it costs.
+uint16_t find_entry(const Book& book, const NearestEntries& nearest, const float* x, float scale, float shift,
+                    double* error) {
+  const uint32_t bits = 16 / book.values;
+  const auto cost = [&](uint32_t value, std::size_t level) {
+    return NearestEntries::square(x[value] - scale * (book.levels[level] + shift));
+  };
+  uint32_t code = 0;
+  for (uint32_t v = 0; v < book.values; ++v) {
+    uint32_t best = 0;
+    for (uint32_t level = 1; level < book.levels.size(); ++level) {
+      if (cost(v, level) < cost(v, best)) best = level;
+    }
+    code |= best << bits * v;
+  }
+  uint16_t best_entry = 0;
   float best = std::numeric_limits<float>::max();
-  for (std::size_t i = 0; i < book.codes.size(); ++i) {
-    const float found = byte_error[0][book.codes[i] & 255] + byte_error[1][book.codes[i] >> 8];
-    if (found >= best) continue;
-    best = found;
-    *entry = static_cast<uint16_t>(i);
+  for (const uint16_t entry : nearest.of(code)) {
+    float sum = 0;
+    for (uint32_t v = 0; v < book.values; ++v)
+      sum += cost(v, book.codes[entry] >> bits * v & ((1u << bits) - 1));
+    if (sum >= best) continue;
+    best = sum;
+    best_entry = entry;
   }
   *error += best;
+  return best_entry;
 }
 
-Run fit_run(const Book& book, const float* x, float scale, bool shifted_up) {
+Run fit_run(const Book& book, const NearestEntries& nearest, const float* x, float scale, bool shifted_up) {
   Run run{.shifted_up = shifted_up};
   float magnitude[kRun];
   uint32_t smallest = 0, negative = 0;
@@ -101,7 +157,7 @@ Run fit_run(const Book& book, const float* x, float scale, bool shifted_up) {
   }
   const float shift = shifted_up ? book.shift : -book.shift;
   for (uint32_t i = 0; i < kRun / book.values; ++i)
-    find_entry(book, magnitude + i * book.values, scale, shift, &run.entry[i], &run.error);
+    run.entry[i] = find_entry(book, nearest, magnitude + i * book.values, scale, shift, &run.error);
   return run;
 }
 
@@ -113,7 +169,7 @@ struct Fit {
 };
 
 // The runs of one group with this scale; the sign of the shift is chosen per shift group.
-void fit_group(const Book& book, const float* x, float scale, Run* runs) {
+void fit_group(const Book& book, const NearestEntries& nearest, const float* x, float scale, Run* runs) {
   const uint32_t together = std::min(book.shift_group, book.scale_group) / kRun;
   for (uint32_t first = 0; first < book.scale_group / kRun; first += together) {
     double best = std::numeric_limits<double>::max();
@@ -122,7 +178,7 @@ void fit_group(const Book& book, const float* x, float scale, Run* runs) {
       Run tried[kBlock / kRun];
       double sum = 0;
       for (uint32_t i = 0; i < together; ++i) {
-        tried[i] = fit_run(book, x + (first + i) * kRun, scale, up);
+        tried[i] = fit_run(book, nearest, x + (first + i) * kRun, scale, up);
         sum += tried[i].error;
       }
       if (sum >= best) continue;
@@ -132,7 +188,7 @@ void fit_group(const Book& book, const float* x, float scale, Run* runs) {
   }
 }
 
-Fit fit_codes(const Book& book, const float* x) {
+Fit fit_codes(const Book& book, const NearestEntries& nearest, const float* x) {
   Fit fit;
   const uint32_t groups = kBlock / book.scale_group;
   float wanted[kBlock / 16] = {}, largest = 0;
@@ -148,7 +204,7 @@ Fit fit_codes(const Book& book, const float* x) {
     fit.scale[g] =
         static_cast<uint32_t>(std::clamp(std::nearbyint(ratio), 0.0f, static_cast<float>(book.scale_max)));
     const float scale = fit.d * static_cast<float>(2 * fit.scale[g] + 1);
-    fit_group(book, x + g * book.scale_group, scale, fit.runs + g * book.scale_group / kRun);
+    fit_group(book, nearest, x + g * book.scale_group, scale, fit.runs + g * book.scale_group / kRun);
   }
   return fit;
 }
@@ -163,7 +219,8 @@ uint32_t signs_and_scale(const Fit& fit, uint32_t g) {
 }  // namespace
 
 void encode_iq1_s(const float* x, std::byte* block) {
-  const Fit fit = fit_codes(kIq1SBook, x);
+  static const NearestEntries nearest(kIq1SBook);
+  const Fit fit = fit_codes(kIq1SBook, nearest, x);
   put_half(block, fit.d);
   for (uint32_t g = 0; g < 8; ++g) {
     uint32_t word = fit.scale[g] << 12 | (fit.runs[4 * g].shifted_up ? 0u : 1u << 15);
@@ -177,7 +234,8 @@ void encode_iq1_s(const float* x, std::byte* block) {
 }
 
 void encode_iq1_m(const float* x, std::byte* block) {
-  const Fit fit = fit_codes(kIq1MBook, x);
+  static const NearestEntries nearest(kIq1MBook);
+  const Fit fit = fit_codes(kIq1MBook, nearest, x);
   for (uint32_t p = 0; p < kRuns; ++p) {
     const uint32_t entry = fit.runs[p].entry[0];
     block[p] = static_cast<std::byte>(entry & 255);
@@ -192,7 +250,8 @@ void encode_iq1_m(const float* x, std::byte* block) {
 }
 
 void encode_iq2_xxs(const float* x, std::byte* block) {
-  const Fit fit = fit_codes(kIq2XxsBook, x);
+  static const NearestEntries nearest(kIq2XxsBook);
+  const Fit fit = fit_codes(kIq2XxsBook, nearest, x);
   put_half(block, fit.d);
   for (uint32_t g = 0; g < 8; ++g) {
     for (uint32_t k = 0; k < 4; ++k)
@@ -202,7 +261,8 @@ void encode_iq2_xxs(const float* x, std::byte* block) {
 }
 
 void encode_iq2_xs(const float* x, std::byte* block) {
-  const Fit fit = fit_codes(kIq2XsBook, x);
+  static const NearestEntries nearest(kIq2XsBook);
+  const Fit fit = fit_codes(kIq2XsBook, nearest, x);
   put_half(block, fit.d);
   for (uint32_t p = 0; p < kRuns; ++p) {
     const uint32_t word = fit.runs[p].entry[0] | (fit.runs[p].signs & 127u) << 9;
@@ -212,7 +272,8 @@ void encode_iq2_xs(const float* x, std::byte* block) {
 }
 
 void encode_iq2_s(const float* x, std::byte* block) {
-  const Fit fit = fit_codes(kIq2SBook, x);
+  static const NearestEntries nearest(kIq2SBook);
+  const Fit fit = fit_codes(kIq2SBook, nearest, x);
   put_half(block, fit.d);
   for (uint32_t p = 0; p < kRuns; ++p) {
     const uint32_t entry = fit.runs[p].entry[0];
@@ -224,7 +285,8 @@ void encode_iq2_s(const float* x, std::byte* block) {
 }
 
 void encode_iq3_xxs(const float* x, std::byte* block) {
-  const Fit fit = fit_codes(kIq3XxsBook, x);
+  static const NearestEntries nearest(kIq3XxsBook);
+  const Fit fit = fit_codes(kIq3XxsBook, nearest, x);
   put_half(block, fit.d);
   for (uint32_t p = 0; p < kRuns; ++p) {
     for (uint32_t i = 0; i < 2; ++i) block[2 + 2 * p + i] = static_cast<std::byte>(fit.runs[p].entry[i]);
@@ -233,7 +295,8 @@ void encode_iq3_xxs(const float* x, std::byte* block) {
 }
 
 void encode_iq3_s(const float* x, std::byte* block) {
-  const Fit fit = fit_codes(kIq3SBook, x);
+  static const NearestEntries nearest(kIq3SBook);
+  const Fit fit = fit_codes(kIq3SBook, nearest, x);
   put_half(block, fit.d);
   for (uint32_t p = 0; p < kRuns; ++p) {
     for (uint32_t i = 0; i < 2; ++i) {

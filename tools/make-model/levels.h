@@ -26,8 +26,15 @@ struct ListedLevels {
   std::span<const int8_t> values;
 
   int nearest(float x) const {
-    const auto best = std::ranges::min_element(values, {}, [&](int8_t v) { return std::fabs(x - v); });
-    return static_cast<int>(best - values.begin());
+    int best = 0;
+    float best_distance = std::fabs(x - value(0));
+    for (int code = 1; code < static_cast<int>(values.size()); ++code) {
+      const float distance = std::fabs(x - value(code));
+      if (distance >= best_distance) continue;
+      best = code;
+      best_distance = distance;
+    }
+    return best;
   }
   float value(int code) const { return values[static_cast<std::size_t>(code)]; }
   float reach() const {
