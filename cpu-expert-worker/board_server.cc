@@ -131,7 +131,7 @@ Status BoardServer::serve(shm::Board& board, const std::function<bool()>& stop) 
     }
   }
   pin(0);
-  job_.emplace(options_.layers, board.geometry(), options_.threads, options_.split);
+  job_.emplace(options_.layers, board.geometry(), options_.threads, options_.rules);
   for (JobScratch& scratch : scratch_) job_->prepare(scratch);
   board_ = &board;
 

@@ -24,7 +24,7 @@ struct BoardServerOptions {
   uint32_t threads = 1;                         // the leader included
   std::vector<uint32_t> cpus = {};              // thread i is pinned to cpus[i]; empty: none is pinned
   shm::WaitPolicy wait = {};                    // spin only when pinned to cores of their own
-  SplitRule split = SplitRule::kByCost;
+  CutRules rules = {};
 };
 
 class BoardServer {

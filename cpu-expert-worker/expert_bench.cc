@@ -46,7 +46,8 @@ struct Options {
   std::vector<double> experts = {0.5, 1, 2, 5, 10};  // per layer, on average
   std::vector<uint32_t> tokens = {1};                // per expert
   std::vector<uint32_t> threads;                     // empty: all cores but one
-  std::vector<SplitRule> rules = {SplitRule::kByCost};
+  std::vector<SplitRule> splits = {SplitRule::kByCost};
+  std::vector<uint32_t> unit_bytes = {CutRules{}.unit_bytes};
   std::size_t bytes = std::size_t{2} << 30;
   double seconds = 1;
   bool yield = false;
@@ -55,7 +56,8 @@ struct Options {
 int usage() {
   fmt::print(stderr,
              "usage: expert_bench [--types=GATE_UP/DOWN,...] [--experts=0.5,1,...] [--tokens=1,4,...]\n"
-             "                    [--threads=1,15,...] [--split=cost,none,all] [--size=MiB] [--seconds=S]\n"
+             "                    [--threads=1,15,...] [--split=cost,none,all] [--unit=BYTES,...] "
+             "[--size=MiB] [--seconds=S]\n"
              "                    [--wait=spin|yield] [Google Benchmark's options]\n");
   return 2;
 }
@@ -154,7 +156,7 @@ class Client {
   uint64_t ticket_ = 0;
 };
 
-const char* rule_name(SplitRule rule) {
+const char* split_name(SplitRule rule) {
   return rule == SplitRule::kNone ? "none" : rule == SplitRule::kAll ? "all" : "cost";
 }
 
@@ -162,11 +164,13 @@ struct Case {
   double experts = 1;
   uint32_t tokens = 1;
   uint32_t threads = 1;
-  SplitRule rule = SplitRule::kByCost;
+  CutRules rules;
 };
 
 // Plain reading of the buffer by as many threads, the yardstick; bytes per second, best of three.
-double read_speed(const bench::HugeBuffer& buffer, uint32_t threads) {
+double read_speed(const bench::HugeBuffer& buffer, uint32_t wanted_threads) {
+  const auto cpus = static_cast<uint32_t>(sys::cpus_by_preference().size());
+  const uint32_t threads = std::min(wanted_threads, cpus);
   bench::PinnedTeam team(threads);
   double best = 0;
   const std::size_t share = buffer.size() / threads / 64 * 64;
@@ -190,7 +194,7 @@ void layer_misses(benchmark::State& state, const Model& model, const Options& op
   CHECK(board.has_value(), "{}", board.error().message());
   // The client has the first core, as the window loop has.
   BoardServerOptions server_options{
-      .layers = model.layers(), .threads = which.threads, .wait = wait, .split = which.rule};
+      .layers = model.layers(), .threads = which.threads, .wait = wait, .rules = which.rules};
   if (enough) server_options.cpus.assign(cpus.begin() + 1, cpus.begin() + 1 + which.threads);
   BoardServer server(server_options);
   std::atomic<bool> stopping{false};
@@ -273,9 +277,9 @@ bool types_named(std::string_view text, Types& types) {
          type_named(text.substr(slash + 1), types.down);
 }
 
-bool rule_named(std::string_view name, SplitRule& rule) {
+bool split_named(std::string_view name, SplitRule& rule) {
   for (const SplitRule known : {SplitRule::kByCost, SplitRule::kNone, SplitRule::kAll}) {
-    if (rule_name(known) != name) continue;
+    if (split_name(known) != name) continue;
     rule = known;
     return true;
   }
@@ -288,7 +292,8 @@ bool take_option(std::string_view name, std::string_view value, Options& options
   if (name == "experts") return list(value, options.experts, positive);
   if (name == "tokens") return list(value, options.tokens, positive);
   if (name == "threads") return list(value, options.threads, positive);
-  if (name == "split") return list(value, options.rules, rule_named);
+  if (name == "split") return list(value, options.splits, split_named);
+  if (name == "unit") return list(value, options.unit_bytes, positive);
   if (name == "seconds") return number(value, options.seconds);
   if (name == "wait") {
     options.yield = value == "yield";
@@ -339,29 +344,32 @@ int run(int argc, char** argv) {
   std::unique_ptr<Model> model;
   std::string made;
   std::vector<double> reading(std::ranges::max(options.threads) + 1);
+  const auto add = [&](const Types& types, const Case& which) {
+    const std::string name =
+        fmt::format("layer/{}/experts:{}/tokens:{}/threads:{}/split:{}/unit:{}", types.name, which.experts,
+                    which.tokens, which.threads, split_name(which.rules.split), which.rules.unit_bytes);
+    benchmark::RegisterBenchmark(name.c_str(),
+                                 [&, types, which](benchmark::State& state) {
+                                   if (made != types.name) {
+                                     model.reset();
+                                     model = std::make_unique<Model>(types, options.bytes);
+                                     made = types.name;
+                                   }
+                                   double& speed = reading[which.threads];
+                                   if (speed == 0) speed = read_speed(model->buffer(), which.threads);
+                                   layer_misses(state, *model, options, which, speed);
+                                 })
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Unit(benchmark::kMicrosecond);
+  };
   for (const Types& types : options.types) {
     for (const uint32_t threads : options.threads) {
-      for (const SplitRule rule : options.rules) {
-        for (const uint32_t tokens : options.tokens) {
-          for (const double experts : options.experts) {
-            benchmark::RegisterBenchmark(
-                fmt::format("layer/{}/experts:{}/tokens:{}/threads:{}/split:{}", types.name, experts, tokens,
-                            threads, rule_name(rule))
-                    .c_str(),
-                [&, types, which = Case{experts, tokens, threads, rule}](benchmark::State& state) {
-                  if (made != types.name) {
-                    model.reset();
-                    model = std::make_unique<Model>(types, options.bytes);
-                    made = types.name;
-                  }
-                  double& speed = reading[which.threads];
-                  const auto cores = static_cast<uint32_t>(sys::cpus_by_preference().size());
-                  if (speed == 0) speed = read_speed(model->buffer(), std::min(which.threads, cores));
-                  layer_misses(state, *model, options, which, speed);
-                })
-                ->UseManualTime()
-                ->Iterations(1)
-                ->Unit(benchmark::kMicrosecond);
+      for (const uint32_t tokens : options.tokens) {
+        for (const double experts : options.experts) {
+          for (const SplitRule split : options.splits) {
+            for (const uint32_t unit : options.unit_bytes)
+              add(types, {experts, tokens, threads, {split, unit}});
           }
         }
       }

@@ -11,20 +11,11 @@ namespace {
 // What reading an expert's weights costs, in tokens: with one token an expert is bound by unpacking its
 // weights, every further token meets weights that are unpacked. From expert_bench, 1 against 4 and 16 tokens.
 constexpr uint32_t kWeightsCost = 3;
-// The kernels take 16 rows at a time; fewer bytes than this are not worth a turn of the loop that takes
-// units.
+// The kernels take so many rows at a time.
 constexpr uint32_t kRowsAligned = 16;
-constexpr std::size_t kUnitBytes = 4096;
-
 // Of one expert, so that any number of experts can be numbered in units.
 constexpr uint32_t kExpertUnitsMax = 4096;
 static_assert(kExpertUnitsMax * kExpertsMax <= kUnitsMax);
-
-uint32_t rows_per_unit(uint32_t rows, std::size_t row_bytes) {
-  const std::size_t wanted =
-      std::max<std::size_t>((kUnitBytes + row_bytes - 1) / row_bytes, rows / kExpertUnitsMax);
-  return static_cast<uint32_t>((wanted + kRowsAligned - 1) / kRowsAligned * kRowsAligned);
-}
 
 uint64_t expert_bytes(const model::LayerExperts& layer) {
   return layer.gate_expert_bytes + layer.up_expert_bytes + layer.down_expert_bytes;
@@ -33,8 +24,8 @@ uint64_t expert_bytes(const model::LayerExperts& layer) {
 }  // namespace
 
 ExpertJob::ExpertJob(std::span<const model::LayerExperts> layers, const shm::BoardGeometry& geometry,
-                     uint32_t lanes, SplitRule rule)
-    : layers_(layers), geometry_(geometry), lanes_(lanes), rule_(rule) {
+                     uint32_t lanes, const CutRules& rules)
+    : layers_(layers), geometry_(geometry), lanes_(lanes), rules_(rules) {
   uint32_t experts_max = 0;
   for (const model::LayerExperts& layer : layers) {
     experts_max = std::max(experts_max, layer.count);
@@ -123,6 +114,13 @@ void ExpertJob::bind_input(const shm::Board& board, const shm::BoardRequest& req
   input_ = &*f32_input_;
 }
 
+ExpertJob::Cut ExpertJob::cut(uint32_t rows, std::size_t row_bytes) const {
+  const std::size_t wanted =
+      std::max<std::size_t>((rules_.unit_bytes + row_bytes - 1) / row_bytes, rows / kExpertUnitsMax);
+  return {.rows = rows,
+          .per_unit = static_cast<uint32_t>((wanted + kRowsAligned - 1) / kRowsAligned * kRowsAligned)};
+}
+
 // An expert costs the reading of its weights and a little per token. One that is more than a thread's fair
 // share of the request would keep the others waiting, so it is split. Of the rest every thread gets as many
 // whole experts as every other, and what is left over is split, too.
@@ -133,19 +131,18 @@ void ExpertJob::plan() {
   uint64_t total = 0;
   for (const Run& run : runs_) total += cost(run);
   for (uint32_t i = 0; i < runs_.size(); ++i) {
-    const bool large = rule_ == SplitRule::kAll || cost(runs_[i]) * lanes_ > total;
-    (large && rule_ != SplitRule::kNone && lanes_ > 1 ? split_ : whole_).push_back(i);
+    const bool large = rules_.split == SplitRule::kAll || cost(runs_[i]) * lanes_ > total;
+    (large && rules_.split != SplitRule::kNone && lanes_ > 1 ? split_ : whole_).push_back(i);
   }
-  if (rule_ == SplitRule::kByCost) {
+  if (rules_.split == SplitRule::kByCost) {
     for (std::size_t over = whole_.size() % lanes_; over > 0; --over) {
       split_.push_back(whole_.back());
       whole_.pop_back();
     }
   }
   // Gate and up rows are computed together.
-  gate_cut_ = {.rows = layer_->width,
-               .per_unit = rows_per_unit(layer_->width, layer_->gate.row_bytes + layer_->up.row_bytes)};
-  down_cut_ = {.rows = layer_->hidden, .per_unit = rows_per_unit(layer_->hidden, layer_->down.row_bytes)};
+  gate_cut_ = cut(layer_->width, layer_->gate.row_bytes + layer_->up.row_bytes);
+  down_cut_ = cut(layer_->hidden, layer_->down.row_bytes);
   const auto split = static_cast<uint32_t>(split_.size());
   units_ = {static_cast<uint32_t>(whole_.size()), split * gate_cut_.units(), split * down_cut_.units()};
 }

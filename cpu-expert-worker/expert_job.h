@@ -14,8 +14,13 @@
 
 namespace strata::cpu_expert_worker {
 
-// Which experts are split. Anything but kByCost is for tests and measurements.
+// How a request is cut. Anything but the defaults is for tests and measurements.
 enum class SplitRule : uint8_t { kByCost, kNone, kAll };
+struct CutRules {
+  SplitRule split = SplitRule::kByCost;
+  // Least weights of a unit of rows: fewer are not worth a turn of the loop that takes units.
+  uint32_t unit_bytes = 4096;
+};
 
 // What a thread keeps while it computes pieces of one request.
 struct JobScratch {
@@ -31,7 +36,7 @@ class ExpertJob {
  public:
   // All memory for requests of this geometry is taken here.
   ExpertJob(std::span<const model::LayerExperts> layers, const shm::BoardGeometry& geometry, uint32_t lanes,
-            SplitRule rule = SplitRule::kByCost);
+            const CutRules& rules = {});
 
   // Reads the request of the board. Every number in it is checked against the board and the model before it
   // is used: kDataLoss says what is wrong.
@@ -62,6 +67,7 @@ class ExpertJob {
     uint32_t units() const { return (rows + per_unit - 1) / per_unit; }
   };
 
+  Cut cut(uint32_t rows, std::size_t row_bytes) const;
   Status check(const shm::BoardRequest& request) const;
   Status read_pairs(const shm::Board& board, const shm::BoardRequest& request);
   void bind_input(const shm::Board& board, const shm::BoardRequest& request);
@@ -77,7 +83,7 @@ class ExpertJob {
   std::span<const model::LayerExperts> layers_;
   shm::BoardGeometry geometry_;
   uint32_t lanes_;
-  SplitRule rule_;
+  CutRules rules_;
   const model::LayerExperts* layer_ = nullptr;
   quant::Numerics numerics_ = quant::Numerics::kReproducible;
   uint64_t reading_ = 0;  // counts read(); tickets are only what the other side says

@@ -138,8 +138,11 @@ TEST_F(ExpertJobTest, PartsHaveTheSameBitsForAnyThreadsExpertsTokensAndSplit) {
           write_request(per_expert);
           const std::vector<float> want = reference(layer);
           for (uint32_t lanes = 1; lanes <= 5; ++lanes) {
-            for (const SplitRule rule : {SplitRule::kByCost, SplitRule::kNone, SplitRule::kAll}) {
-              ExpertJob job(layer.layers(), geometry_, lanes, rule);
+            for (const CutRules& rules : {CutRules{},
+                                          {.split = SplitRule::kNone},
+                                          {SplitRule::kAll, 1},
+                                          {SplitRule::kByCost, 1 << 20}}) {
+              ExpertJob job(layer.layers(), geometry_, lanes, rules);
               WorkShares shares(lanes);
               std::vector<JobScratch> scratches(lanes);
               for (JobScratch& scratch : scratches) job.prepare(scratch);
@@ -148,7 +151,7 @@ TEST_F(ExpertJobTest, PartsHaveTheSameBitsForAnyThreadsExpertsTokensAndSplit) {
               forget_parts();
               compute_in_turn(job, shares, scratches, experts * 100 + tokens);
               ASSERT_EQ(parts(), want) << experts << " experts of " << tokens << " tokens, " << lanes
-                                       << " lanes, rule " << static_cast<int>(rule);
+                                       << " lanes, rule " << static_cast<int>(rules.split);
               split_seen += job.units()[1] > 0 ? 1 : 0;
               whole_seen += job.units()[0] > 0 ? 1 : 0;
             }
@@ -164,7 +167,7 @@ TEST_F(ExpertJobTest, PartsHaveTheSameBitsForAnyThreadsExpertsTokensAndSplit) {
 // What lies in a scratch belongs to one request: the next one's expert of the same place must not meet it.
 TEST_F(ExpertJobTest, NothingOfOneRequestIsLeftForTheNext) {
   const TestLayer layer({TensorType::kQ4_K, TensorType::kQ4_K, TensorType::kQ4_0}, 192);
-  ExpertJob job(layer.layers(), geometry_, 3, SplitRule::kAll);
+  ExpertJob job(layer.layers(), geometry_, 3, {.split = SplitRule::kAll});
   WorkShares shares(3);
   std::vector<JobScratch> scratches(3);
   for (JobScratch& scratch : scratches) job.prepare(scratch);

@@ -71,8 +71,9 @@ Status run(const rpc::ProcessContext& context) {
   auto metrics = std::make_shared<obs::Metrics>(obs::Labels{{"model", model_name}, {"worker", worker}});
   BoardServer pool({.layers = experts.layers, .threads = plan.threads, .cpus = plan.cpus, .wait = plan.wait});
   actor::ActorSystem actors(1);
-  actor::tell(std::make_shared<PoolProbe>(actors.make_executor(), *metrics, pool.counters()),
-              PoolProbe::Update{});
+  // Held here: an actor that nobody holds hears nothing.
+  const auto probe = std::make_shared<PoolProbe>(actors.make_executor(), *metrics, pool.counters());
+  actor::tell(probe, PoolProbe::Update{});
 
   v1::AttachExpertsRequest request;
   request.set_worker(context.name);
@@ -82,8 +83,10 @@ Status run(const rpc::ProcessContext& context) {
   request.set_board_layout_version(shm::kBoardLayoutVersion);
   BoardClient client(
       {.channel = rpc::connect(context.run_dir, "gpu-worker"), .request = request, .server = &pool});
-  ReadAhead read_ahead(experts.layers, sys::available_memory_bytes(),
-                       {.index = index, .of = expert::worker_count(settings, topology)});
+  // Each worker reads its part of the experts, into its part of the memory.
+  const uint32_t workers = std::max(1U, expert::worker_count(settings, topology));
+  ReadAhead read_ahead(experts.layers, sys::available_memory_bytes() / workers,
+                       {.index = index, .of = workers});
 
   rpc::ServerOptions options{
       .run_dir = context.run_dir,

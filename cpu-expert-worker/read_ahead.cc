@@ -52,11 +52,15 @@ ReadAhead::~ReadAhead() {
 
 void ReadAhead::run(uint64_t bytes_max) {
   sys::name_this_thread("read-ahead");
-  uint64_t read = 0;
+  uint64_t read = 0, asked = 0;
+  std::size_t next_asked = 0;
   for (std::size_t i = 0; i < pieces_.size() && !stopping_.load(std::memory_order_relaxed); ++i) {
     if (read + pieces_[i].size() > bytes_max) break;
-    // The disk fetches the next piece while the page tables are filled with this one.
-    if (i + 1 < pieces_.size()) advise(pieces_[i + 1], MADV_WILLNEED);
+    // The disk fetches what comes next while the page tables are filled with this piece.
+    for (; next_asked < pieces_.size() && asked < read + 2 * kPieceBytes; ++next_asked) {
+      advise(pieces_[next_asked], MADV_WILLNEED);
+      asked += pieces_[next_asked].size();
+    }
     advise(pieces_[i], MADV_POPULATE_READ);
     read += pieces_[i].size();
     read_bytes_.store(read, std::memory_order_relaxed);

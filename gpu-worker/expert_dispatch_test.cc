@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -92,8 +93,8 @@ TEST_P(ExpertDispatchTest, GivesTheSameBitsForEveryResidencyAndNumberOfWorkers) 
       std::vector<std::unique_ptr<ThreadWorker>> threads;
       for (uint32_t i = 0; i < count; ++i) {
         // The second one has helpers of its own.
-        threads.push_back(
-            std::make_unique<ThreadWorker>(workers, fmt::format("cpu-expert-worker-{}", i), layers_, 1 + i));
+        threads.push_back(std::make_unique<ThreadWorker>(workers, fmt::format("cpu-expert-worker-{}", i),
+                                                         layers_, 1 + 2 * i));
       }
       ExpertDispatch dispatch(dispatch_options(workers, residents, parallel));
       expect_reference_bits(dispatch);
@@ -106,6 +107,36 @@ TEST_P(ExpertDispatchTest, GivesTheSameBitsForEveryResidencyAndNumberOfWorkers) 
             << "both sides of the claim";
       }
     }
+  }
+}
+
+// Its weights lie in the memory of an expert's home; but a fair number for everybody comes first.
+TEST_P(ExpertDispatchTest, SendsExpertsHomeAndTheSurplusToWhoeverHasFewest) {
+  const ChosenResidents residents(weights_, [](uint32_t, uint32_t) { return false; });
+  model::Parallel parallel(1);
+  ExpertWorkers workers(worker_options());
+  const ThreadWorker first(workers, "cpu-expert-worker-0", layers_, 2);
+  const ThreadWorker second(workers, "cpu-expert-worker-1", layers_, 3);
+  ExpertDispatch dispatch(dispatch_options(workers, residents, parallel));
+  const uint32_t top_k = weights_.config.experts_used;
+  const auto experts_on = [&](const ThreadWorker& worker) {
+    const shm::Board& board = worker.attached().board;
+    std::vector<uint32_t> experts;
+    for (uint32_t i = 0; i < board.header().request.pair_count; ++i)
+      experts.push_back(board.pairs()[i].expert);
+    EXPECT_TRUE(std::ranges::is_sorted(experts));
+    return experts;
+  };
+  for (const uint32_t step : {1U, 2U}) {
+    MadeUpLayer layer(weights_, 0, 1, Numerics::kReproducible, step);
+    for (uint32_t k = 0; k < top_k; ++k) layer.chosen[k] = static_cast<uint16_t>(k * step);
+    dispatch.begin_window(std::vector<uint8_t>(1, 0));
+    ASSERT_TRUE(same_bits(dispatched_parts(dispatch, weights_, layer),
+                          reference_parts(weights_, layer, Numerics::kReproducible)));
+    EXPECT_EQ(experts_on(first).size(), (top_k + 1) / 2);
+    EXPECT_EQ(experts_on(second).size(), top_k / 2);
+    if (step > 1) continue;  // all of them had the same home
+    for (const uint32_t expert : experts_on(second)) EXPECT_EQ(expert % 2, 1U);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace strata::gpu_worker {
@@ -74,6 +75,30 @@ TEST_F(ExpertWorkersTest, TakesDoneAsDoneWhateverHappensLater) {
   workers_.detach(worker);
   EXPECT_TRUE(workers_.wait_done(*worker, 5, 1));
   EXPECT_FALSE(workers_.wait_done(*worker, 6, 1));
+}
+
+TEST_F(ExpertWorkersTest, MarksAWindowAsOpenWhereWorkersShallStayAwake) {
+  for (const bool keep_awake : {true, false}) {
+    ExpertWorkers workers({.run_id = run_,
+                           .geometry = {.hidden = 64, .tokens_max = 2, .pairs_max = 8},
+                           .keep_awake = keep_awake});
+    auto worker = workers.attach("cpu-expert-worker-0", static_cast<uint32_t>(getpid()), {});
+    ASSERT_TRUE(worker);
+    const auto& open = (*worker)->board.header().window_open;
+    EXPECT_EQ(open, 0U);
+    workers.at_window_boundary();
+    EXPECT_EQ(open, keep_awake ? 1U : 0U);
+    workers.window_over();
+    EXPECT_EQ(open, 0U);
+  }
+}
+
+TEST_F(ExpertWorkersTest, KeepsWorkersInTheOrderOfTheirNames) {
+  for (const char* name : {"cpu-expert-worker-1", "cpu-expert-worker-2", "cpu-expert-worker-0"}) attach(name);
+  std::vector<std::string> names;
+  for (const auto& worker : workers_.at_window_boundary()) names.push_back(worker->name);
+  EXPECT_TRUE(std::ranges::is_sorted(names));
+  EXPECT_EQ(names.size(), 3U);
 }
 
 TEST_F(ExpertWorkersTest, RefusesAProcessThatDoesNotExist) {

@@ -15,7 +15,7 @@ namespace {
 // A thread is far from its siblings when it is this share of the median away from it, and the pool is not
 // idle.
 constexpr double kFarShare = 1.0 / 3;
-constexpr double kIdleBusy = 0.02;
+constexpr double kIdleBusy = 0.1;
 constexpr uint32_t kBarWidth = 20;
 constexpr double kStageShown = 0.02;
 
@@ -125,7 +125,7 @@ std::string worker_text(const WorkerRow& worker, uint32_t columns) {
     out += '\n';
   }
   if (std::ranges::any_of(worker.threads, &ThreadRow::differs))
-    out += "      ! far from the others: a slow core, or one that other programs use\n";
+    out += "      ! far from the others: a core that is slow or shared, or work too small to share\n";
   return out;
 }
 

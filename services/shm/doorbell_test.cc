@@ -85,6 +85,30 @@ TEST_P(DoorbellTest, WakesEveryWaiter) {
   EXPECT_EQ(woken.load(), 3U);
 }
 
+// Bounded waiting for what another thread does.
+bool becomes(const std::atomic<uint32_t>& value, uint32_t wanted) {
+  for (int i = 0; i < 6000 && value.load() != wanted; ++i) std::this_thread::sleep_for(1ms);
+  return value.load() == wanted;
+}
+
+TEST(DoorbellAwakeTest, NobodySleepsWhileToldToStayAwake) {
+  for (const bool yield : {false, true}) {
+    Doorbell bell;
+    std::atomic<uint32_t> awake{1};
+    std::thread waiter(
+        [&] { bell.wait(0, {.yield = yield, .park_after_us = 1, .awake_while = &awake}, {}, kDeadlineUs); });
+    std::this_thread::sleep_for(20ms);
+    EXPECT_EQ(bell.sleepers.load(), 0U);
+    awake = 0;
+    EXPECT_TRUE(becomes(bell.sleepers, 1)) << "it may sleep now";
+    awake = 1;
+    bell.wake();
+    EXPECT_TRUE(becomes(bell.sleepers, 0)) << "woken without a ring";
+    bell.ring();
+    waiter.join();
+  }
+}
+
 TEST_P(DoorbellTest, WrapsAround) {
   Doorbell bell;
   bell.seq = UINT32_MAX;
