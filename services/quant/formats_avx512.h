@@ -11,7 +11,6 @@
 //   Block          reads the parts of 16 blocks; unit<k>(u) makes unit k, in ascending order of k
 
 #include "services/gguf/tensor_type.h"
-#include "services/quant/code_books.h"
 #include "services/quant/simd_avx512.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
@@ -25,12 +24,14 @@ enum class Order : uint8_t {
 enum class MinimumKind : uint8_t { kNone, kFloat, kInteger };
 
 // kGroup: values that share an integer scale, 0 if there is none. kFactorPer16: a float factor of each half
-// instead.
-template <int kGroup, MinimumKind kMinimumKind = MinimumKind::kNone, bool kFactorPer16 = false>
+// instead. kOffsetPer8: what is added to the weights differs between rows and groups of 8 values.
+template <int kGroup, MinimumKind kMinimumKind = MinimumKind::kNone, bool kFactorPer16 = false,
+          bool kOffsetPer8 = false>
 struct UnitShape {
   static constexpr bool kScaled = kGroup != 0;
   static constexpr bool kHalves = kGroup == 16 || kFactorPer16;  // two dot products, of 16 values each
   static constexpr bool kFactors = kFactorPer16;
+  static constexpr bool kOffsets = kOffsetPer8;
   static constexpr MinimumKind kMinimum = kMinimumKind;
 };
 
@@ -43,6 +44,7 @@ struct Unit {
   Floats scale[S::kHalves ? 2 : 1];  // integers
   Floats minimum_factor;             // with its sign: it is added
   Floats minimum[S::kHalves ? 2 : 1];
+  Vec offset[2];  // two 16-bit integers a lane: those of a half's groups of 8, negated
 };
 
 template <TensorType type, int values, int bytes, class S, int offset, Order order = Order::kNatural>
@@ -62,6 +64,8 @@ using ScalePer16 = UnitShape<16>;
 using ScaleMinimumPer32 = UnitShape<32, MinimumKind::kInteger>;
 using ScaleMinimumPer16 = UnitShape<16, MinimumKind::kInteger>;
 using FactorPer16 = UnitShape<0, MinimumKind::kNone, true>;
+using ScalePer32OffsetPer8 = UnitShape<32, MinimumKind::kNone, false, true>;
+using ScalePer16OffsetPer8 = UnitShape<16, MinimumKind::kNone, false, true>;
 
 inline Floats negative(Floats a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
 inline Vec low_nibbles(Vec a) { return and_(a, spread(0x0f0f0f0f)); }
@@ -446,343 +450,5 @@ struct IQ4_XS : LaneFormat<TensorType::kIQ4_XS, 256, 136, ScalePer32, kIq4Offset
     }
   };
 };
-
-// ---- code book types: codes of entries, by tables in registers or gathered, then codes and signs to bytes
-
-// Low or high byte of each entry's code.
-template <std::size_t kEntries>
-struct CodeBytes {
-  ByteTable of[kEntries / 256][4];
-};
-template <int kShift, std::size_t kEntries>
-constexpr CodeBytes<kEntries> code_bytes(const uint16_t (&codes)[kEntries]) {
-  CodeBytes<kEntries> t{};
-  for (std::size_t i = 0; i < kEntries; ++i)
-    t.of[i / 256][i / 64 % 4].byte[i % 64] = static_cast<uint8_t>(codes[i] >> kShift);
-  return t;
-}
-inline constexpr auto kIq2XxsLow = code_bytes<0>(kIq2XxsCodes), kIq2XxsHigh = code_bytes<8>(kIq2XxsCodes);
-inline constexpr auto kIq2XsLow = code_bytes<0>(kIq2XsCodes), kIq2XsHigh = code_bytes<8>(kIq2XsCodes);
-inline constexpr auto kIq3XxsLow = code_bytes<0>(kIq3XxsCodes), kIq3XxsHigh = code_bytes<8>(kIq3XxsCodes);
-inline constexpr auto kIq3SLow = code_bytes<0>(kIq3SCodes), kIq3SHigh = code_bytes<8>(kIq3SCodes);
-
-inline Vec lookup(const CodeBytes<256>& table, Vec index, __mmask64 /*ninth_bit*/) {
-  return lookup256(table.of[0], index);
-}
-inline Vec lookup(const CodeBytes<512>& table, Vec index, __mmask64 ninth_bit) {
-  return _mm512_mask_blend_epi8(ninth_bit, lookup256(table.of[0], index), lookup256(table.of[1], index));
-}
-
-// Codes to be gathered. A gather reads 32 bits: one word more than the entries.
-template <std::size_t kEntries>
-struct CodeWords {
-  uint16_t code[kEntries + 1];
-};
-template <std::size_t kEntries>
-constexpr CodeWords<kEntries> code_words(const uint16_t (&codes)[kEntries]) {
-  CodeWords<kEntries> t{};
-  for (std::size_t i = 0; i < kEntries; ++i) t.code[i] = codes[i];
-  return t;
-}
-inline constexpr auto kIq2SWords = code_words(kIq2SCodes);
-inline constexpr auto kIq1Words = code_words(kIq1Codes);
-
-// The code of one entry in the lower 16 bits of each lane; index: (low bits >> 8 * kEntry & 255) with `high`
-// on top.
-template <int kEntry, std::size_t kEntries>
-inline Vec gather_codes(const CodeWords<kEntries>& words, Vec low_bytes, Vec high) {
-  const Vec low = _mm512_srli_epi32(low_bytes, 8 * kEntry);
-  return _mm512_i32gather_epi32(select(spread(255), low, high), words.code, 2);
-}
-inline Vec join_halves(Vec low, Vec high) {
-  return _mm512_mask_blend_epi16(0xaaaaaaaa, low, _mm512_slli_epi32(high, 16));
-}
-
-// Signs of four groups of 8 values, a byte each, from 7-bit codes in the low bits of bytes, or one bit
-// higher: bit 7 makes the number of signs even.
-inline constexpr long long kParityOfBits0To6 = 0x0102040810204000 | 0x7f;
-inline constexpr long long kParityOfBits1To7 = 0x0204081020408000 | 0xfe;
-template <long long kMatrix>
-inline Vec even_signs(Vec codes) {
-  return _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(kMatrix), 0);
-}
-
-// 8 levels to a byte: 2-bit codes and a third bit that tells two tables apart.
-template <class Value>
-constexpr ByteTable two_bit_table(Value value) {
-  return make_table64([&](int i) { return value(i & 3, (i & 4) != 0); });
-}
-inline constexpr int kIq2Offset = 43;
-inline constexpr ByteTable kIq2Table = two_bit_table([](int code, bool minus) {
-  const int level = code < 3 ? kIq2Levels[code] : 0;
-  return kIq2Offset + (minus ? -level : level);
-});
-inline constexpr int kIq1Offset = 9;
-inline constexpr ByteTable kIq1Table =
-    two_bit_table([](int code, bool minus) { return kIq1Offset + 8 * (code - 1) + (minus ? -1 : 1); });
-inline constexpr int kIq3XxsOffset = 62;
-inline constexpr ByteTable kIq3XxsTable = make_table64([](int i) {
-  const int level = kIq3XxsLevels[i & 7];
-  return kIq3XxsOffset + ((i & 8) != 0 ? -level : level);
-});
-inline constexpr int kIq3SOffset = 15;
-inline constexpr ByteTable kIq3STable = make_table64([](int i) {
-  const int level = 2 * (i & 7) + 1;
-  return kIq3SOffset + ((i & 8) != 0 ? -level : level);
-});
-
-// One half of a unit. codes: the bytes hold values 0-3 and 4-7 of one entry, then of the next; bit c of a
-// byte of `signs`: the sign of the value with code c of that byte.
-inline void set_two_bit_values(Vec codes, Vec signs, Vec* w) {
-  const Vec sign_bit = spread(0x04040404);
-  w[0] = lookup64(kIq2Table, select(sign_bit, shift16<-2>(signs), codes));
-  w[1] = lookup64(kIq2Table, select(sign_bit, shift16<-1>(signs), shift16<2>(codes)));
-  w[2] = lookup64(kIq2Table, select(sign_bit, signs, shift16<4>(codes)));
-  w[3] = lookup64(kIq2Table, select(sign_bit, shift16<1>(signs), shift16<6>(codes)));
-}
-// The same for IQ1, where bit 2 of a byte of `shifts` holds for its four values.
-inline void set_ternary_values(Vec codes, Vec shifts, Vec* w) {
-  const Vec shift_bit = spread(0x04040404);
-  w[0] = lookup64(kIq1Table, select(shift_bit, shifts, codes));
-  w[1] = lookup64(kIq1Table, select(shift_bit, shifts, shift16<2>(codes)));
-  w[2] = lookup64(kIq1Table, select(shift_bit, shifts, shift16<4>(codes)));
-  w[3] = lookup64(kIq1Table, select(shift_bit, shifts, shift16<6>(codes)));
-}
-// One half of a unit from four entries of four values: bytes of `low` hold values 0 and 1 of an entry, of
-// `high` 2 and 3.
-inline void set_three_bit_values(Vec low, Vec high, Vec signs, const ByteTable& table, Vec* w) {
-  const Vec sign_bit = spread(0x08080808);
-  w[0] = lookup64(table, select(sign_bit, shift16<-3>(signs), low));
-  w[1] = lookup64(table, select(sign_bit, shift16<-2>(signs), shift16<4>(low)));
-  w[2] = lookup64(table, select(sign_bit, shift16<-1>(signs), high));
-  w[3] = lookup64(table, select(sign_bit, signs, shift16<4>(high)));
-}
-
-inline constexpr ByteTable kNibbles0To3 = lane_bit_starts(0, 4, 8, 12),
-                           kNibbles4To7 = lane_bit_starts(16, 20, 24, 28);
-inline constexpr ByteTable kSevenBits = lane_bit_starts(0, 7, 14, 21);
-
-// Entries 0, 2, 1, 3 of a unit in the bytes of `index`, their sign bytes in the same order.
-template <std::size_t kEntries>
-inline void set_two_bit_entries(const CodeBytes<kEntries>& low_table, const CodeBytes<kEntries>& high_table,
-                                Vec index, __mmask64 ninth_bit, Vec signs, Vec (&w)[8]) {
-  static constexpr ByteTable kFirst = lane_bit_starts(0, 4, 16, 20), kLast = lane_bit_starts(8, 12, 24, 28);
-  const Vec low = lookup(low_table, index, ninth_bit), high = lookup(high_table, index, ninth_bit);
-  const Vec even = spread(0x00ff00ff);
-  set_two_bit_values(select(even, low, _mm512_slli_epi32(high, 8)), bits_from(kFirst, signs), w);
-  set_two_bit_values(select(even, _mm512_srli_epi32(low, 8), high), bits_from(kLast, signs), w + 4);
-}
-
-// 2 s + 1
-inline Floats odd_scale(Vec s) { return to_floats(_mm512_add_epi32(_mm512_add_epi32(s, s), spread(1))); }
-inline Floats eighth(Floats a) { return _mm512_mul_ps(a, spread_float(0.125f)); }
-
-struct IQ2_XXS : LaneFormat<TensorType::kIQ2_XXS, 256, 66, ScalePer32, kIq2Offset, Order::kStride4> {
-  struct Block {
-    const Rows rows;
-    const Floats factor;
-    Strip two;
-    explicit Block(const Rows& at) : rows(at), factor(eighth(low_half(load_word(at, 0)))) {}
-    template <int k>
-    void unit(Unit<Shape>& u) {
-      if constexpr (k % 2 == 0) two = load_strip(rows, 2 + 8 * k);
-      static constexpr ByteTable kSigns = lane_bit_starts(0, 14, 7, 21);  // of entries 0, 2, 1, 3
-      static constexpr ByteTable kSwapMiddle = make_table64([](int i) {
-        constexpr int kFrom[4] = {0, 2, 1, 3};
-        return i / 4 % 4 * 4 + kFrom[i % 4];
-      });
-      const Vec signs_and_scale = two.word[2 * (k % 2) + 1];
-      u.factor[0] = factor;
-      u.scale[0] = odd_scale(_mm512_srli_epi32(signs_and_scale, 28));
-      set_two_bit_entries(kIq2XxsLow, kIq2XxsHigh,
-                          _mm512_shuffle_epi8(two.word[2 * (k % 2)], kSwapMiddle.load()), 0,
-                          even_signs<kParityOfBits0To6>(bits_from(kSigns, signs_and_scale)), u.w);
-    }
-  };
-};
-
-// The 4-bit scales of IQ2_XS and IQ2_S: byte k of eight, a nibble per half.
-template <int k>
-inline void set_nibble_scales(const Strip& strip, Unit<ScalePer16>& u) {
-  const Vec word = strip.word[2 + k / 4];  // the last eight bytes of the strip
-  u.scale[0] = odd_scale(field<8 * (k % 4)>(word, 15));
-  u.scale[1] = odd_scale(field<8 * (k % 4) + 4>(word, 15));
-}
-
-struct IQ2_XS : LaneFormat<TensorType::kIQ2_XS, 256, 74, ScalePer16, kIq2Offset, Order::kStride4> {
-  struct Block {
-    const Rows rows;
-    const Floats factor;
-    const Strip tail;
-    Strip two;
-    explicit Block(const Rows& at)
-        : rows(at), factor(eighth(low_half(load_word(at, 0)))), tail(load_strip(at, 58)) {}
-    template <int k>
-    void unit(Unit<Shape>& u) {
-      if constexpr (k % 2 == 0) two = load_strip(rows, 2 + 8 * k);
-      // Two 16-bit words each: 9 bits of index, 7 of signs.
-      const Vec first = two.word[2 * (k % 2)], last = two.word[2 * (k % 2) + 1];
-      const Vec even = spread(0x00ff00ff);
-      const Vec index = select(even, first, _mm512_slli_epi32(last, 8));
-      const Vec rest = select(even, _mm512_srli_epi32(first, 8), last);
-      u.factor[0] = factor;
-      set_nibble_scales<k>(tail, u);
-      set_two_bit_entries(kIq2XsLow, kIq2XsHigh, index, _mm512_test_epi8_mask(rest, spread(0x01010101)),
-                          even_signs<kParityOfBits1To7>(rest), u.w);
-    }
-  };
-};
-struct IQ2_S : LaneFormat<TensorType::kIQ2_S, 256, 82, ScalePer16, kIq2Offset, Order::kStride4> {
-  struct Block {
-    const Floats factor;
-    const Strip low[2], signs[2], tail;
-    explicit Block(const Rows& at)
-        : factor(eighth(low_half(load_word(at, 0)))),
-          low{load_strip(at, 2), load_strip(at, 18)},
-          signs{load_strip(at, 34), load_strip(at, 50)},
-          tail(load_strip(at, 66)) {}
-    template <int k>
-    void unit(Unit<Shape>& u) const {
-      const Vec index = low[k / 4].word[k % 4];
-      const Vec high = _mm512_slli_epi32(field<8 * (k % 4)>(tail.word[k / 4], 255), 8);  // 2 bits an entry
-      const auto top = [&](Vec shifted) { return and_(shifted, spread(0x300)); };
-      const Vec e0 = gather_codes<0>(kIq2SWords, index, top(high));
-      const Vec e1 = gather_codes<1>(kIq2SWords, index, top(_mm512_srli_epi32(high, 2)));
-      const Vec e2 = gather_codes<2>(kIq2SWords, index, top(_mm512_srli_epi32(high, 4)));
-      const Vec e3 = gather_codes<3>(kIq2SWords, index, top(_mm512_srli_epi32(high, 6)));
-      const Vec sign = signs[k / 4].word[k % 4];
-      u.factor[0] = factor;
-      set_nibble_scales<k>(tail, u);
-      set_two_bit_values(join_halves(e0, e1), bits_from(kNibbles0To3, sign), u.w);
-      set_two_bit_values(join_halves(e2, e3), bits_from(kNibbles4To7, sign), u.w + 4);
-    }
-  };
-};
-struct IQ3_XXS : LaneFormat<TensorType::kIQ3_XXS, 256, 98, ScalePer32, kIq3XxsOffset, Order::kStride4> {
-  struct Block {
-    const Rows rows;
-    const Floats factor;
-    const Strip signs_and_scales[2];
-    Strip two;
-    explicit Block(const Rows& at)
-        : rows(at),
-          factor(_mm512_mul_ps(low_half(load_word(at, 0)), spread_float(0.25f))),
-          signs_and_scales{load_strip(at, 66), load_strip(at, 82)} {}
-    template <int k>
-    void unit(Unit<Shape>& u) {
-      if constexpr (k % 2 == 0) two = load_strip(rows, 2 + 8 * k);
-      const Vec word = signs_and_scales[k / 4].word[k % 4];
-      const Vec signs = even_signs<kParityOfBits0To6>(bits_from(kSevenBits, word));
-      u.factor[0] = factor;
-      u.scale[0] = odd_scale(_mm512_srli_epi32(word, 28));
-      for (int half = 0; half < 2; ++half) {
-        const Vec index = two.word[2 * (k % 2) + half];
-        set_three_bit_values(lookup(kIq3XxsLow, index, 0), lookup(kIq3XxsHigh, index, 0),
-                             bits_from(half == 0 ? kNibbles0To3 : kNibbles4To7, signs), kIq3XxsTable,
-                             u.w + 4 * half);
-      }
-    }
-  };
-};
-struct IQ3_S : LaneFormat<TensorType::kIQ3_S, 256, 110, ScalePer32, kIq3SOffset, Order::kStride4> {
-  struct Block {
-    const Rows rows;
-    const Floats factor;
-    const Strip signs[2];
-    const Vec high_bits[2], scales;
-    Strip two;
-    explicit Block(const Rows& at)
-        : rows(at),
-          factor(low_half(load_word(at, 0))),
-          signs{load_strip(at, 74), load_strip(at, 90)},
-          high_bits{load_word(at, 66), load_word(at, 70)},
-          scales(load_word(at, 106)) {}
-    template <int k>
-    void unit(Unit<Shape>& u) {
-      if constexpr (k % 2 == 0) two = load_strip(rows, 2 + 8 * k);
-      static constexpr ByteTable kFourTimes = make_table64([](int i) { return i / 4 % 4 * 4 + k % 4; });
-      const Vec ninth = _mm512_shuffle_epi8(high_bits[k / 4], kFourTimes.load());
-      const Vec sign = signs[k / 4].word[k % 4];
-      u.factor[0] = factor;
-      u.scale[0] = odd_scale(field<4 * k>(scales, 15));
-      for (int half = 0; half < 2; ++half) {
-        const Vec index = two.word[2 * (k % 2) + half];
-        const auto ninth_bit = _mm512_test_epi8_mask(ninth, spread(half == 0 ? 0x08040201 : 0x80402010));
-        set_three_bit_values(lookup(kIq3SLow, index, ninth_bit), lookup(kIq3SHigh, index, ninth_bit),
-                             bits_from(half == 0 ? kNibbles0To3 : kNibbles4To7, sign), kIq3STable,
-                             u.w + 4 * half);
-      }
-    }
-  };
-};
-
-struct IQ1_S : LaneFormat<TensorType::kIQ1_S, 256, 50, ScalePer32, kIq1Offset, Order::kStride4> {
-  struct Block {
-    const Floats factor;
-    const Strip low[2], high;
-    explicit Block(const Rows& at)
-        : factor(eighth(low_half(load_word(at, 0)))),
-          low{load_strip(at, 2), load_strip(at, 18)},
-          high(load_strip(at, 34)) {}
-    template <int k>
-    void unit(Unit<Shape>& u) const {
-      static constexpr ByteTable kShiftBit = lane_bit_starts(13, 13, 13, 13);  // bit 15 at bit 2
-      const Vec index = low[k / 4].word[k % 4];
-      const Vec h =
-          field<16 * (k % 2)>(high.word[k / 2], 0xffff);  // 4 x 3 bits of index, 3 of scale, the shift
-      const auto top = [&](Vec shifted) { return and_(shifted, spread(0x700)); };
-      const Vec e0 = gather_codes<0>(kIq1Words, index, top(_mm512_slli_epi32(h, 8)));
-      const Vec e1 = gather_codes<1>(kIq1Words, index, top(_mm512_slli_epi32(h, 5)));
-      const Vec e2 = gather_codes<2>(kIq1Words, index, top(_mm512_slli_epi32(h, 2)));
-      const Vec e3 = gather_codes<3>(kIq1Words, index, top(_mm512_srli_epi32(h, 1)));
-      const Vec shifts = bits_from(kShiftBit, h);
-      u.factor[0] = factor;
-      u.scale[0] = odd_scale(field<12>(h, 7));
-      set_ternary_values(join_halves(e0, e1), shifts, u.w);
-      set_ternary_values(join_halves(e2, e3), shifts, u.w + 4);
-    }
-  };
-};
-struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16, kIq1Offset, Order::kStride4> {
-  struct Block {
-    const Strip low[2], high, tail;
-    Floats factor;
-    explicit Block(const Rows& at)
-        : low{load_strip(at, 0), load_strip(at, 16)}, high(load_strip(at, 32)), tail(load_strip(at, 40)) {
-      // d: the top nibbles of four 16-bit words
-      const Vec a = tail.word[2], b = tail.word[3];
-      const Vec d = or_(or_(field<12>(a, 0x000f), field<24>(a, 0x00f0)),
-                        or_(_mm512_srli_epi32(and_(b, spread(0xf000)), 4), field<16>(b, 0xf000)));
-      factor = eighth(low_half(d));
-    }
-    template <int k>
-    void unit(Unit<Shape>& u) const {
-      static constexpr ByteTable kShifts01 = lane_bit_starts(1, 1, 5, 5),
-                                 kShifts23 = lane_bit_starts(9, 9, 13, 13);
-      const Vec index = low[k / 4].word[k % 4];
-      const Vec h =
-          field<16 * (k % 2)>(high.word[k / 2], 0xffff);  // 3 bits of index and the shift, four times
-      const auto top = [&](Vec shifted) { return and_(shifted, spread(0x700)); };
-      const Vec e0 = gather_codes<0>(kIq1Words, index, top(_mm512_slli_epi32(h, 8)));
-      const Vec e1 = gather_codes<1>(kIq1Words, index, top(_mm512_slli_epi32(h, 4)));
-      const Vec e2 = gather_codes<2>(kIq1Words, index, top(h));
-      const Vec e3 = gather_codes<3>(kIq1Words, index, top(_mm512_srli_epi32(h, 4)));
-      // Two scales of 3 bits in each word's halves: groups 4i .. 4i+3 are in half i.
-      const Vec scales = tail.word[2 + k / 4];
-      constexpr int kFirstBit = 16 * (k / 2 % 2) + 6 * (k % 2);
-      u.factor[0] = factor;
-      u.scale[0] = odd_scale(field<kFirstBit>(scales, 7));
-      u.scale[1] = odd_scale(field<kFirstBit + 3>(scales, 7));
-      set_ternary_values(join_halves(e0, e1), bits_from(kShifts01, h), u.w);
-      set_ternary_values(join_halves(e2, e3), bits_from(kShifts23, h), u.w + 4);
-    }
-  };
-};
-
-template <class... Formats>
-struct LaneFormatList {};
-using LaneFormats =
-    LaneFormatList<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ1_S, IQ1_M, IQ2_XXS,
-                   IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, NVFP4>;
 
 }  // namespace strata::quant::STRATA_KERNEL_VARIANT

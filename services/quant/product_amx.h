@@ -35,16 +35,16 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// Tiles 0-3: sums (16 tokens, 16 rows); 4, 5: activations (16 tokens, kValues bytes); 6, 7: weights (kValues
-// / 4, 16 rows of 4).
-constexpr TileConfig tile_config(int values) {
+// Tiles 0-3: sums (16 tokens, 16 rows); 4, 5: activations (16 tokens, 32 values); 6, 7: weights (8 groups of
+// 4 values, 16 rows).
+inline constexpr TileConfig kTileConfig = [] {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) {
-    config.row_bytes[tile] = static_cast<uint16_t>(tile == 4 || tile == 5 ? values : 64);
-    config.rows[tile] = static_cast<uint8_t>(tile < 6 ? 16 : values / 4);
+    config.row_bytes[tile] = tile == 4 || tile == 5 ? 32 : 64;
+    config.rows[tile] = tile < 6 ? 16 : 8;
   }
   return config;
-}
+}();
 
 struct AmxTiles {
   // Below that many tokens the vector instructions are as fast.
@@ -52,51 +52,63 @@ struct AmxTiles {
 
   template <class S>
   static void begin() {
-    static constexpr TileConfig kConfig = tile_config(S::kHalves ? 16 : 32);
-    asm volatile("ldtilecfg %0" : : "m"(kConfig) : "memory");
+    if constexpr (!S::kHalves) asm volatile("ldtilecfg %0" : : "m"(kTileConfig) : "memory");
   }
-  static void end() { asm volatile("tilerelease" : : : "memory"); }
+  template <class S>
+  static void end() {
+    if constexpr (!S::kHalves) asm volatile("tilerelease" : : : "memory");
+  }
 
   template <class S>
   static void add(const Unit<S>* units, uint32_t count, const ActivationUnit* x, uint32_t tokens,
                   Floats* sums) {
-    if (tokens < kTokensMin) return VectorTiles::add(units, count, x, tokens, sums);
-    constexpr uint32_t kDots = S::kHalves ? 2 : 1;
-    alignas(64) int32_t dots[kChunkUnits * kDots][kTileTokens][kRows];
-    const std::size_t stride = sizeof(ActivationUnit);
-    // Pairs, so that one's loads run beside the other's product. Rows of tokens that are not there read what
-    // follows.
-    for (uint32_t i = 0; i < count; ++i) {
-      const ActivationUnit* at = x + std::size_t{i} * tokens;
-      tile_zero<0>();
-      tile_load<4>(at->q, stride);
-      tile_load<6>(units[i].w, sizeof(Vec));
-      tile_dot<0, 4, 6>();
-      if constexpr (S::kHalves) {
-        tile_zero<1>();
-        tile_load<5>(at->q + 16, stride);
-        tile_load<7>(units[i].w + 4, sizeof(Vec));
-        tile_dot<1, 5, 7>();
-        tile_store<1>(dots[2 * i + 1], sizeof dots[0][0]);
-      } else if (i + 1 < count) {
-        tile_zero<1>();
-        tile_load<5>((at + tokens)->q, stride);
-        tile_load<7>(units[i + 1].w, sizeof(Vec));
-        tile_dot<1, 5, 7>();
-        tile_store<1>(dots[i + 1], sizeof dots[0][0]);
-      }
-      tile_store<0>(dots[kDots * i], sizeof dots[0][0]);
-      if constexpr (!S::kHalves) ++i;
+    // Halves would need two tiles of half the depth, each to be stored: measured slower than vectors.
+    if constexpr (S::kHalves) {
+      VectorTiles::add(units, count, x, tokens, sums);
+    } else if (tokens < kTokensMin) {
+      VectorTiles::add(units, count, x, tokens, sums);
+    } else {
+      alignas(64) int32_t dots[kChunkUnits][kTileTokens][kRows];
+      multiply(units, count, x, tokens, dots);
+      add_dots(units, count, x, tokens, dots, sums);
     }
+  }
+
+ private:
+  using Sums = int32_t[kTileTokens][kRows];
+
+  // Tiles by turns, so that loads and stores run beside products. A tile of fewer tokens reads what follows
+  // them, for nothing.
+  template <class S>
+  static void multiply(const Unit<S>* units, uint32_t count, const ActivationUnit* x, uint32_t tokens,
+                       Sums* dots) {
+    for (uint32_t i = 0; i < count; i += 4) {
+      multiply_one<0>(units, i, count, x, tokens, dots);
+      multiply_one<1>(units, i + 1, count, x, tokens, dots);
+      multiply_one<2>(units, i + 2, count, x, tokens, dots);
+      multiply_one<3>(units, i + 3, count, x, tokens, dots);
+    }
+  }
+  template <int kTile, class S>
+  static void multiply_one(const Unit<S>* units, uint32_t i, uint32_t count, const ActivationUnit* x,
+                           uint32_t tokens, Sums* dots) {
+    if (i >= count) return;
+    tile_zero<kTile>();
+    tile_load<4 + kTile % 2>(x[std::size_t{i} * tokens].q, sizeof(ActivationUnit));
+    tile_load<6 + kTile % 2>(units[i].w, sizeof(Vec));
+    tile_dot<kTile, 4 + kTile % 2, 6 + kTile % 2>();
+    tile_store<kTile>(dots[i], sizeof dots[0][0]);
+  }
+
+  template <class S>
+  static void add_dots(const Unit<S>* units, uint32_t count, const ActivationUnit* x, uint32_t tokens,
+                       const Sums* dots, Floats* sums) {
     for (uint32_t t = 0; t < tokens; ++t) {
       Floats acc = sums[t];
       for (uint32_t i = 0; i < count; ++i) {
         const ActivationUnit& at = x[std::size_t{i} * tokens + t];
-        Dots<S> dot;
-        for (uint32_t half = 0; half < kDots; ++half) {
-          dot.of[half] = _mm512_add_epi32(_mm512_load_si512(dots[kDots * i + half][t]),
-                                          _mm512_set1_epi32(at.start[half]));
-        }
+        Dots<S> dot = dot_starts(units[i], at);
+        dot.of[0] = _mm512_add_epi32(dot.of[0], _mm512_load_si512(dots[i][t]));
         acc = add_unit(acc, units[i], dot, at);
       }
       sums[t] = acc;

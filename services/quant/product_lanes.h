@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "services/quant/formats_avx512.h"
+#include "services/quant/code_books_avx512.h"
 #include "services/quant/kernels.h"
 #include "services/quant/scratch.h"
 #include "services/quant/variant.h"
@@ -17,24 +17,31 @@ namespace strata::quant::STRATA_KERNEL_VARIANT {
 
 // One token's activations of a unit, as kernels read them: a cache line.
 struct alignas(64) ActivationUnit {
-  int8_t q[32];      // in the order of the format: lane value j meets w[j]
-  int32_t start[2];  // -kOffset * sum, where the dot products begin: of the halves, or of the unit and 0
-  float sum[2];      // the sums: of the halves, or of the unit and 0
+  int8_t q[32];        // in the order of the format: lane value j meets w[j]
+  int32_t start[2];    // -kOffset * sum, where the dot products begin: of the halves, or of the unit and 0
+  float sum[2];        // the sums: of the halves, or of the unit and 0
+  int16_t sum8[2][2];  // of groups of 8, for formats with offsets of groups
   float d;
-
-  Vec four(int j) const {
-    int32_t v;
-    __builtin_memcpy(&v, q + 4 * j, sizeof v);
-    return _mm512_set1_epi32(v);
-  }
 };
 static_assert(sizeof(ActivationUnit) == 64);
+
+// Four bytes at p in every lane.
+inline Vec spread_four(const void* p) {
+  int32_t v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return _mm512_set1_epi32(v);
+}
 
 inline constexpr uint32_t kChunkUnits = 8;   // units in the buffer: 256 columns
 inline constexpr uint32_t kTileTokens = 16;  // tokens that share a pass over the buffer
 inline constexpr uint32_t kTokensMax = 64;   // of one call
 
 // ---- activations
+
+// Sums of groups of 8 signed bytes, each 1024 too much.
+inline __m256i sums_of_8(__m256i q) {
+  return _mm256_sad_epu8(_mm256_xor_si256(q, _mm256_set1_epi8(-128)), _mm256_setzero_si256());
+}
 
 template <class F>
 inline void prepare_unit(const Q8Row& row, uint32_t unit, ActivationUnit& out) {
@@ -45,10 +52,15 @@ inline void prepare_unit(const Q8Row& row, uint32_t unit, ActivationUnit& out) {
   }
   _mm256_store_si256(reinterpret_cast<__m256i*>(out.q), q);
   out.d = row.d[unit];
-  if constexpr (F::Shape::kHalves) {
-    // Sums of 8 bytes made unsigned; 16 of them are 2048 too much.
-    const __m256i eights =
-        _mm256_sad_epu8(_mm256_xor_si256(q, _mm256_set1_epi8(-128)), _mm256_setzero_si256());
+  if constexpr (F::Shape::kOffsets) {
+    const __m256i given =
+        _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(row.q + 32 * std::size_t{unit}));
+    alignas(32) int64_t eights[4];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(eights), sums_of_8(given));
+    for (int group = 0; group < 4; ++group)
+      out.sum8[group / 2][group % 2] = static_cast<int16_t>(eights[group] - 1024);
+  } else if constexpr (F::Shape::kHalves) {
+    const __m256i eights = sums_of_8(q);  // two are 2048 too much
     const __m256i sixteens = _mm256_add_epi64(eights, _mm256_bsrli_epi128(eights, 8));
     const int32_t first = _mm256_extract_epi32(sixteens, 0) - 2048,
                   last = _mm256_extract_epi32(sixteens, 4) - 2048;
@@ -79,18 +91,33 @@ struct Dots {
   Vec of[S::kHalves ? 2 : 1];
 };
 
+// What the dot products begin with, so that offsets cancel.
 template <class S>
-inline Dots<S> dots(const Unit<S>& u, const ActivationUnit& x) {
+inline Dots<S> dot_starts(const Unit<S>& u, const ActivationUnit& x) {
   Dots<S> dot;
-  dot.of[0] = _mm512_set1_epi32(x.start[0]);
-  if constexpr (S::kHalves) {
-    dot.of[1] = _mm512_set1_epi32(x.start[1]);
-    for (int j = 0; j < 4; ++j) {
-      dot.of[0] = add_dot4(dot.of[0], u.w[j], x.four(j));
-      dot.of[1] = add_dot4(dot.of[1], u.w[j + 4], x.four(j + 4));
+  if constexpr (S::kOffsets) {
+    const Vec first = _mm512_dpwssd_epi32(zero(), u.offset[0], spread_four(x.sum8[0]));
+    dot.of[0] = _mm512_dpwssd_epi32(S::kHalves ? zero() : first, u.offset[1], spread_four(x.sum8[1]));
+    if constexpr (S::kHalves) {
+      dot.of[1] = dot.of[0];
+      dot.of[0] = first;
     }
   } else {
-    for (int j = 0; j < 8; ++j) dot.of[0] = add_dot4(dot.of[0], u.w[j], x.four(j));
+    for (int half = 0; half < (S::kHalves ? 2 : 1); ++half) dot.of[half] = _mm512_set1_epi32(x.start[half]);
+  }
+  return dot;
+}
+
+template <class S>
+inline Dots<S> dots(const Unit<S>& u, const ActivationUnit& x) {
+  Dots<S> dot = dot_starts(u, x);
+  if constexpr (S::kHalves) {
+    for (int j = 0; j < 4; ++j) {
+      dot.of[0] = add_dot4(dot.of[0], u.w[j], spread_four(x.q + 4 * j));
+      dot.of[1] = add_dot4(dot.of[1], u.w[j + 4], spread_four(x.q + 4 * (j + 4)));
+    }
+  } else {
+    for (int j = 0; j < 8; ++j) dot.of[0] = add_dot4(dot.of[0], u.w[j], spread_four(x.q + 4 * j));
   }
   return dot;
 }
@@ -120,14 +147,15 @@ inline Floats add_unit(Floats acc, const Unit<S>& u, const Dots<S>& dot, const A
 
 // ---- fetching ahead
 
-// Fetches what is read after the present sixteen rows, evenly while these are used.
+// Fetches what is read after the present sixteen rows into the second-level cache, evenly while these are
+// used.
 class ReadAhead {
  public:
   ReadAhead(const std::byte* begin, const std::byte* end) : at_(begin), end_(end) {}
   template <uint32_t kBytes>
   void step() {
     if (at_ >= end_) return;
-    for (uint32_t i = 0; i < kBytes; i += 64) _mm_prefetch(at_ + i, _MM_HINT_T0);
+    for (uint32_t i = 0; i < kBytes; i += 64) _mm_prefetch(at_ + i, _MM_HINT_T1);
     at_ += kBytes;
   }
 
@@ -155,10 +183,12 @@ template <class F>
   for (uint32_t b = 0; b < blocks; ++b) {
     typename F::Block block(rows);
     Unit<typename F::Shape> unit;
-    for_units<F>(block, unit, [&](int k) { acc = add_unit(acc, unit, dots(unit, x[k]), x[k]); });
+    for_units<F>(block, unit, [&](int k) {
+      acc = add_unit(acc, unit, dots(unit, x[k]), x[k]);
+      ahead.step<F::kBlockBytes * kRows / F::kUnits>();
+    });
     x += F::kUnits;
     rows.row0 += F::kBlockBytes;
-    ahead.step<F::kBlockBytes * kRows>();
   }
   return acc;
 }
@@ -170,6 +200,8 @@ void add_tile(const Unit<S>* units, uint32_t count, const ActivationUnit* x, uin
   for (uint32_t t = 0; t < kTokens; ++t) acc[t] = sums[t];
   for (uint32_t i = 0; i < count; ++i) {
     const Unit<S>& unit = units[i];
+    // Unrolled, or sums and weights would not stay in registers.
+#pragma GCC unroll 16
     for (uint32_t t = 0; t < kTokens; ++t) acc[t] = add_unit(acc[t], unit, dots(unit, x[t]), x[t]);
     x += stride;
   }
@@ -180,6 +212,7 @@ void add_tile(const Unit<S>* units, uint32_t count, const ActivationUnit* x, uin
 struct VectorTiles {
   template <class S>
   static void begin() {}
+  template <class S>
   static void end() {}
 
   template <class S>
@@ -203,9 +236,11 @@ template <class F>
   for (uint32_t b = 0; b < blocks; ++b) {
     typename F::Block block(rows);
     Unit<typename F::Shape> unit;
-    for_units<F>(block, unit, [&](int) { *out++ = unit; });
+    for_units<F>(block, unit, [&](int) {
+      *out++ = unit;
+      ahead.step<F::kBlockBytes * kRows / F::kUnits>();
+    });
     rows.row0 += F::kBlockBytes;
-    ahead.step<F::kBlockBytes * kRows>();
   }
   return rows;
 }
@@ -270,7 +305,7 @@ void product_lanes(const ProductArgs& args) {
       _mm512_mask_storeu_ps(args.y[t] + row, ours, _mm512_mul_ps(sums[t], scale));
     begin = row + kRows;
   }
-  if (args.tokens > 1) Tiles::end();
+  if (args.tokens > 1) Tiles::template end<typename F::Shape>();
 }
 
 }  // namespace strata::quant::STRATA_KERNEL_VARIANT

@@ -110,11 +110,9 @@ constexpr ByteTable make_table64(Make make) {
 inline Vec lookup64(const ByteTable& table, Vec index) {
   return _mm512_permutexvar_epi8(index, table.load());
 }
-// table[index] for every byte
-inline Vec lookup256(const ByteTable (&table)[4], Vec index) {
-  const Vec low = _mm512_permutex2var_epi8(table[0].load(), index, table[1].load());
-  const Vec high = _mm512_permutex2var_epi8(table[2].load(), index, table[3].load());
-  return _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low, high);
+// table[index & 127] for every byte
+inline Vec lookup128(const ByteTable (&table)[2], Vec index) {
+  return _mm512_permutex2var_epi8(table[0].load(), index, table[1].load());
 }
 
 // For each byte of a lane, the 8 bits of that lane from bit starts[byte] on. (The instruction works on pairs

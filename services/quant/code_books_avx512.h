@@ -1,0 +1,442 @@
+#pragma once
+// The code book types by lanes (formats_avx512.h), and the list of all types.
+//
+// An entry's code (code_books.h) is found by its index: in tables that registers hold, 128 bytes at a time,
+// or by gathering from memory. Codes and signs then become bytes through a table of 64.
+
+#include "services/quant/code_books.h"
+#include "services/quant/formats_avx512.h"
+
+namespace strata::quant::STRATA_KERNEL_VARIANT {
+
+// ---- codes of entries
+
+// Indices of entries, a byte each and what does not fit in one: bit i of all of them is bit[i - 7], from bit
+// 7 on.
+template <std::size_t kEntries>
+struct EntryIndex {
+  static constexpr int kHighBits = __builtin_ctzll(kEntries) - 7;
+  Vec low;
+  __mmask64 bit[kHighBits];
+};
+
+// Low or high byte of each entry's code, 128 in a pair of registers.
+template <std::size_t kEntries>
+struct CodeBytes {
+  ByteTable of[kEntries / 128][2];
+};
+template <int kShift, std::size_t kEntries>
+constexpr CodeBytes<kEntries> code_bytes(const uint16_t (&codes)[kEntries]) {
+  CodeBytes<kEntries> t{};
+  for (std::size_t i = 0; i < kEntries; ++i)
+    t.of[i / 128][i / 64 % 2].byte[i % 64] = static_cast<uint8_t>(codes[i] >> kShift);
+  return t;
+}
+inline constexpr auto kIq2XxsLow = code_bytes<0>(kIq2XxsCodes), kIq2XxsHigh = code_bytes<8>(kIq2XxsCodes);
+inline constexpr auto kIq2XsLow = code_bytes<0>(kIq2XsCodes), kIq2XsHigh = code_bytes<8>(kIq2XsCodes);
+inline constexpr auto kIq2SLow = code_bytes<0>(kIq2SCodes), kIq2SHigh = code_bytes<8>(kIq2SCodes);
+inline constexpr auto kIq3XxsLow = code_bytes<0>(kIq3XxsCodes), kIq3XxsHigh = code_bytes<8>(kIq3XxsCodes);
+inline constexpr auto kIq3SLow = code_bytes<0>(kIq3SCodes), kIq3SHigh = code_bytes<8>(kIq3SCodes);
+inline constexpr auto kIq1Low = code_bytes<0>(kIq1Codes);
+
+template <std::size_t kEntries, std::size_t first = 0, std::size_t count = kEntries / 128>
+inline Vec lookup(const CodeBytes<kEntries>& table, const EntryIndex<kEntries>& index) {
+  if constexpr (count == 1) {
+    return lookup128(table.of[first], index.low);
+  } else {
+    const Vec low = lookup<kEntries, first, count / 2>(table, index);
+    const Vec high = lookup<kEntries, first + count / 2, count / 2>(table, index);
+    return _mm512_mask_blend_epi8(index.bit[__builtin_ctzll(count) - 1], low, high);
+  }
+}
+
+// The high bytes of the IQ1 codes ascend so slowly that sixteen neighbours have at most two of them.
+struct SteppedBytes {
+  ByteTable before[2], after[2], step[2];  // by index / 16; step: where `after` begins, 16 if it does not
+};
+inline constexpr SteppedBytes kIq1High = [] {
+  SteppedBytes t{};
+  for (int group = 0; group < 128; ++group) {
+    const uint16_t* codes = kIq1Codes + 16 * group;
+    const int first = codes[0] >> 8, last = codes[15] >> 8;
+    int step = 0;
+    while (step < 16 && codes[step] >> 8 == first) ++step;
+    for (int i = step; i < 16; ++i) {
+      if (codes[i] >> 8 != last) __builtin_unreachable();  // no constant: the build says so
+    }
+    t.before[group / 64].byte[group % 64] = static_cast<uint8_t>(first);
+    t.after[group / 64].byte[group % 64] = static_cast<uint8_t>(last);
+    t.step[group / 64].byte[group % 64] = static_cast<uint8_t>(step);
+  }
+  return t;
+}();
+// `tops`: bits 8-10 of each index, in the low bits of each byte.
+inline Vec lookup(const SteppedBytes& table, Vec low, Vec tops) {
+  const Vec group = select(spread(0x0f0f0f0f), shift16<4>(low), shift16<-4>(tops));
+  const auto after = _mm512_cmpge_epu8_mask(low_nibbles(low), lookup128(table.step, group));
+  return _mm512_mask_blend_epi8(after, lookup128(table.before, group), lookup128(table.after, group));
+}
+
+// Codes to be gathered. A gather reads 32 bits: one word more than the entries.
+template <std::size_t kEntries>
+struct CodeWords {
+  uint16_t code[kEntries + 1];
+};
+template <std::size_t kEntries>
+constexpr CodeWords<kEntries> code_words(const uint16_t (&codes)[kEntries]) {
+  CodeWords<kEntries> t{};
+  for (std::size_t i = 0; i < kEntries; ++i) t.code[i] = codes[i];
+  return t;
+}
+inline constexpr auto kIq2SWords = code_words(kIq2SCodes);
+inline constexpr auto kIq1Words = code_words(kIq1Codes);
+
+// The codes of four entries of 8 values, in halves of lanes: of entries 0 and 1, of 2 and 3.
+struct CodePairs {
+  Vec first, last;
+};
+// Which bits of a lane are on top of the low byte of each entry's index.
+template <int kFirstBit, int kStep, int kWidth>
+struct TopBits {
+  Vec lanes;
+  // Of entry e at bit 8.
+  template <int e>
+  Vec above_byte() const {
+    constexpr int kRight = kFirstBit + e * kStep - 8;
+    const Vec moved = kRight > 0 ? _mm512_srli_epi32(lanes, kRight > 0 ? kRight : 0)
+                                 : _mm512_slli_epi32(lanes, kRight < 0 ? -kRight : 0);
+    return and_(moved, spread(((1u << kWidth) - 1) << 8));
+  }
+  // Of entries 0, 2, 1, 3 in the lowest bits of bytes.
+  Vec in_bytes() const {
+    static constexpr ByteTable kStarts =
+        lane_bit_starts(kFirstBit, kFirstBit + 2 * kStep, kFirstBit + kStep, kFirstBit + 3 * kStep);
+    return bits_from(kStarts, lanes);
+  }
+};
+
+// Two ways to the same codes, which keep different ports busy: formats take them by turns.
+template <std::size_t kEntries, class Tops>
+inline CodePairs gather_codes(const CodeWords<kEntries>& words, Vec low, const Tops& tops) {
+  const auto entry = [&](Vec low_byte, Vec top) {
+    return _mm512_i32gather_epi32(select(spread(255), low_byte, top), words.code, 2);
+  };
+  const auto join = [](Vec a, Vec b) {
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
+  };
+  return {join(entry(low, tops.template above_byte<0>()),
+               entry(_mm512_srli_epi32(low, 8), tops.template above_byte<1>())),
+          join(entry(_mm512_srli_epi32(low, 16), tops.template above_byte<2>()),
+               entry(_mm512_srli_epi32(low, 24), tops.template above_byte<3>()))};
+}
+// From low and high bytes of the codes of entries 0, 2, 1, 3.
+inline CodePairs interleave(Vec low, Vec high) {
+  const Vec even = spread(0x00ff00ff);
+  return {select(even, low, _mm512_slli_epi32(high, 8)), select(even, _mm512_srli_epi32(low, 8), high)};
+}
+inline Vec swap_middle_bytes(Vec a) {
+  static constexpr ByteTable kOrder = make_table64([](int i) {
+    constexpr int kFrom[4] = {0, 2, 1, 3};
+    return i / 4 % 4 * 4 + kFrom[i % 4];
+  });
+  return _mm512_shuffle_epi8(a, kOrder.load());
+}
+template <std::size_t kEntries>
+inline EntryIndex<kEntries> index_of_bytes(Vec low, Vec tops) {
+  EntryIndex<kEntries> index{low, {_mm512_movepi8_mask(low)}};
+  for (int i = 1; i < EntryIndex<kEntries>::kHighBits; ++i)
+    index.bit[i] = _mm512_test_epi8_mask(tops, _mm512_set1_epi8(static_cast<char>(1 << (i - 1))));
+  return index;
+}
+
+// ---- codes and signs to bytes
+
+// Signs of four groups of 8 values, a byte each, from 7-bit codes in the low bits of bytes, or one bit
+// higher: bit 7 makes the number of signs even.
+inline constexpr long long kParityOfBits0To6 = 0x0102040810204000 | 0x7f;
+inline constexpr long long kParityOfBits1To7 = 0x0204081020408000 | 0xfe;
+template <long long kMatrix>
+inline Vec even_signs(Vec codes) {
+  return _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(kMatrix), 0);
+}
+
+// 8 levels to a byte: 2-bit codes and a third bit that tells two tables apart.
+template <class Value>
+constexpr ByteTable two_bit_table(Value value) {
+  return make_table64([&](int i) { return value(i & 3, (i & 4) != 0); });
+}
+inline constexpr int kIq2Offset = 43;
+inline constexpr ByteTable kIq2Table = two_bit_table([](int code, bool minus) {
+  const int level = code < 3 ? kIq2Levels[code] : 0;
+  return kIq2Offset + (minus ? -level : level);
+});
+inline constexpr int kIq3XxsOffset = 62;
+inline constexpr ByteTable kIq3XxsTable = make_table64([](int i) {
+  const int level = kIq3XxsLevels[i & 7];
+  return kIq3XxsOffset + ((i & 8) != 0 ? -level : level);
+});
+inline constexpr int kIq3SOffset = 15;
+inline constexpr ByteTable kIq3STable = make_table64([](int i) {
+  const int level = 2 * (i & 7) + 1;
+  return kIq3SOffset + ((i & 8) != 0 ? -level : level);
+});
+
+// One half of a unit. codes: the bytes hold values 0-3 and 4-7 of one entry, then of the next; bit c of a
+// byte of `signs`: the sign of the value with code c of that byte.
+inline void set_two_bit_values(Vec codes, Vec signs, Vec* w) {
+  const Vec sign_bit = spread(0x04040404);
+  w[0] = lookup64(kIq2Table, select(sign_bit, shift16<-2>(signs), codes));
+  w[1] = lookup64(kIq2Table, select(sign_bit, shift16<-1>(signs), shift16<2>(codes)));
+  w[2] = lookup64(kIq2Table, select(sign_bit, signs, shift16<4>(codes)));
+  w[3] = lookup64(kIq2Table, select(sign_bit, shift16<1>(signs), shift16<6>(codes)));
+}
+// The same for IQ1: 8 times the code, which is 8 - shift more than the value; the shift of each entry is -1
+// where `minus` has one of its bits set, else 1.
+inline void set_ternary_values(Vec codes, Vec minus, Vec* w, Vec& offset) {
+  w[0] = and_(shift16<-3>(codes), spread(0x18181818));
+  w[1] = and_(shift16<-1>(codes), spread(0x18181818));
+  w[2] = and_(shift16<1>(codes), spread(0x18181818));
+  w[3] = and_(shift16<3>(codes), spread(0x18181818));
+  offset =
+      _mm512_mask_blend_epi16(_mm512_test_epi16_mask(minus, minus), spread(0xfff9fff9), spread(0xfff7fff7));
+}
+// One half of a unit from four entries of four values: bytes of `low` hold values 0 and 1 of an entry, of
+// `high` 2 and 3.
+inline void set_three_bit_values(Vec low, Vec high, Vec signs, const ByteTable& table, Vec* w) {
+  const Vec sign_bit = spread(0x08080808);
+  w[0] = lookup64(table, select(sign_bit, shift16<-3>(signs), low));
+  w[1] = lookup64(table, select(sign_bit, shift16<-2>(signs), shift16<4>(low)));
+  w[2] = lookup64(table, select(sign_bit, shift16<-1>(signs), high));
+  w[3] = lookup64(table, select(sign_bit, signs, shift16<4>(high)));
+}
+
+inline constexpr ByteTable kNibbles0To3 = lane_bit_starts(0, 4, 8, 12),
+                           kNibbles4To7 = lane_bit_starts(16, 20, 24, 28);
+inline constexpr ByteTable kSevenBits = lane_bit_starts(0, 7, 14, 21);
+
+// Sign bytes of entries 0, 2, 1, 3 as set_two_bit_values takes them.
+inline constexpr ByteTable kSignsOf01 = lane_bit_starts(0, 4, 16, 20),
+                           kSignsOf23 = lane_bit_starts(8, 12, 24, 28);
+
+// 2 s + 1
+inline Floats odd_scale(Vec s) { return to_floats(_mm512_add_epi32(_mm512_add_epi32(s, s), spread(1))); }
+inline Floats eighth(Floats a) { return _mm512_mul_ps(a, spread_float(0.125f)); }
+
+// ---- the types
+
+struct IQ2_XXS : LaneFormat<TensorType::kIQ2_XXS, 256, 66, ScalePer32, kIq2Offset, Order::kStride4> {
+  struct Block {
+    const Rows rows;
+    const Floats factor;
+    Strip two;
+    explicit Block(const Rows& at) : rows(at), factor(eighth(low_half(load_word(at, 0)))) {}
+    template <int k>
+    void unit(Unit<Shape>& u) {
+      if constexpr (k % 2 == 0) two = load_strip(rows, 2 + 8 * k);
+      static constexpr ByteTable kSigns = lane_bit_starts(0, 14, 7, 21);  // of entries 0, 2, 1, 3
+      const Vec word = two.word[2 * (k % 2) + 1];
+      const auto index = index_of_bytes<256>(swap_middle_bytes(two.word[2 * (k % 2)]), zero());
+      const CodePairs codes = interleave(lookup(kIq2XxsLow, index), lookup(kIq2XxsHigh, index));
+      const Vec signs = even_signs<kParityOfBits0To6>(bits_from(kSigns, word));
+      u.factor[0] = factor;
+      u.scale[0] = odd_scale(_mm512_srli_epi32(word, 28));
+      set_two_bit_values(codes.first, bits_from(kSignsOf01, signs), u.w);
+      set_two_bit_values(codes.last, bits_from(kSignsOf23, signs), u.w + 4);
+    }
+  };
+};
+
+// The 4-bit scales of IQ2_XS and IQ2_S: byte k of eight, a nibble per half.
+template <int k>
+inline void set_nibble_scales(const Strip& strip, Unit<ScalePer16>& u) {
+  const Vec word = strip.word[2 + k / 4];  // the last eight bytes of the strip
+  u.scale[0] = odd_scale(field<8 * (k % 4)>(word, 15));
+  u.scale[1] = odd_scale(field<8 * (k % 4) + 4>(word, 15));
+}
+
+struct IQ2_XS : LaneFormat<TensorType::kIQ2_XS, 256, 74, ScalePer16, kIq2Offset, Order::kStride4> {
+  struct Block {
+    const Rows rows;
+    const Floats factor;
+    const Strip tail;
+    Strip two;
+    explicit Block(const Rows& at)
+        : rows(at), factor(eighth(low_half(load_word(at, 0)))), tail(load_strip(at, 58)) {}
+    template <int k>
+    void unit(Unit<Shape>& u) {
+      if constexpr (k % 2 == 0) two = load_strip(rows, 2 + 8 * k);
+      // Two 16-bit words each: 9 bits of index, 7 of signs.
+      const Vec first = two.word[2 * (k % 2)], last = two.word[2 * (k % 2) + 1];
+      const Vec even = spread(0x00ff00ff);
+      const Vec rest = select(even, _mm512_srli_epi32(first, 8), last);
+      const auto index = index_of_bytes<512>(select(even, first, _mm512_slli_epi32(last, 8)), rest);
+      const CodePairs codes = interleave(lookup(kIq2XsLow, index), lookup(kIq2XsHigh, index));
+      const Vec signs = even_signs<kParityOfBits1To7>(rest);
+      u.factor[0] = factor;
+      set_nibble_scales<k>(tail, u);
+      set_two_bit_values(codes.first, bits_from(kSignsOf01, signs), u.w);
+      set_two_bit_values(codes.last, bits_from(kSignsOf23, signs), u.w + 4);
+    }
+  };
+};
+struct IQ2_S : LaneFormat<TensorType::kIQ2_S, 256, 82, ScalePer16, kIq2Offset, Order::kStride4> {
+  struct Block {
+    const Floats factor;
+    const Strip low[2], signs[2], tail;
+    explicit Block(const Rows& at)
+        : factor(eighth(low_half(load_word(at, 0)))),
+          low{load_strip(at, 2), load_strip(at, 18)},
+          signs{load_strip(at, 34), load_strip(at, 50)},
+          tail(load_strip(at, 66)) {}
+    template <int k>
+    void unit(Unit<Shape>& u) const {
+      const Vec sign = signs[k / 4].word[k % 4];
+      const CodePairs codes = pairs<k>();
+      u.factor[0] = factor;
+      set_nibble_scales<k>(tail, u);
+      set_two_bit_values(codes.first, bits_from(kNibbles0To3, sign), u.w);
+      set_two_bit_values(codes.last, bits_from(kNibbles4To7, sign), u.w + 4);
+    }
+    template <int k>
+    CodePairs pairs() const {
+      const Vec bytes = low[k / 4].word[k % 4];
+      const TopBits<8 * (k % 4), 2, 2> tops{tail.word[k / 4]};
+      if constexpr (k % 2 == 0) return gather_codes(kIq2SWords, bytes, tops);
+      const auto index = index_of_bytes<1024>(swap_middle_bytes(bytes), tops.in_bytes());
+      return interleave(lookup(kIq2SLow, index), lookup(kIq2SHigh, index));
+    }
+  };
+};
+struct IQ3_XXS : LaneFormat<TensorType::kIQ3_XXS, 256, 98, ScalePer32, kIq3XxsOffset, Order::kStride4> {
+  struct Block {
+    const Rows rows;
+    const Floats factor;
+    const Strip signs_and_scales[2];
+    Strip two;
+    explicit Block(const Rows& at)
+        : rows(at),
+          factor(_mm512_mul_ps(low_half(load_word(at, 0)), spread_float(0.25f))),
+          signs_and_scales{load_strip(at, 66), load_strip(at, 82)} {}
+    template <int k>
+    void unit(Unit<Shape>& u) {
+      if constexpr (k % 2 == 0) two = load_strip(rows, 2 + 8 * k);
+      const Vec word = signs_and_scales[k / 4].word[k % 4];
+      const Vec signs = even_signs<kParityOfBits0To6>(bits_from(kSevenBits, word));
+      u.factor[0] = factor;
+      u.scale[0] = odd_scale(_mm512_srli_epi32(word, 28));
+      for (int half = 0; half < 2; ++half) {
+        const auto index = index_of_bytes<256>(two.word[2 * (k % 2) + half], zero());
+        set_three_bit_values(lookup(kIq3XxsLow, index), lookup(kIq3XxsHigh, index),
+                             bits_from(half == 0 ? kNibbles0To3 : kNibbles4To7, signs), kIq3XxsTable,
+                             u.w + 4 * half);
+      }
+    }
+  };
+};
+struct IQ3_S : LaneFormat<TensorType::kIQ3_S, 256, 110, ScalePer32, kIq3SOffset, Order::kStride4> {
+  struct Block {
+    const Rows rows;
+    const Floats factor;
+    const Strip signs[2];
+    const Vec high_bits[2], scales;
+    Strip two;
+    explicit Block(const Rows& at)
+        : rows(at),
+          factor(low_half(load_word(at, 0))),
+          signs{load_strip(at, 74), load_strip(at, 90)},
+          high_bits{load_word(at, 66), load_word(at, 70)},
+          scales(load_word(at, 106)) {}
+    template <int k>
+    void unit(Unit<Shape>& u) {
+      if constexpr (k % 2 == 0) two = load_strip(rows, 2 + 8 * k);
+      static constexpr ByteTable kFourTimes = make_table64([](int i) { return i / 4 % 4 * 4 + k % 4; });
+      const Vec ninth = _mm512_shuffle_epi8(high_bits[k / 4], kFourTimes.load());
+      const Vec sign = signs[k / 4].word[k % 4];
+      u.factor[0] = factor;
+      u.scale[0] = odd_scale(field<4 * k>(scales, 15));
+      for (int half = 0; half < 2; ++half) {
+        const Vec bytes = two.word[2 * (k % 2) + half];
+        const EntryIndex<512> index{
+            bytes,
+            {_mm512_movepi8_mask(bytes),
+             _mm512_test_epi8_mask(ninth, spread(half == 0 ? 0x08040201 : 0x80402010))}};
+        set_three_bit_values(lookup(kIq3SLow, index), lookup(kIq3SHigh, index),
+                             bits_from(half == 0 ? kNibbles0To3 : kNibbles4To7, sign), kIq3STable,
+                             u.w + 4 * half);
+      }
+    }
+  };
+};
+
+// The codes of a unit of IQ1, by turns.
+template <int k, class Tops>
+inline CodePairs ternary_codes(Vec low, const Tops& tops) {
+  if constexpr (k % 2 == 0) return gather_codes(kIq1Words, low, tops);
+  const Vec bytes = swap_middle_bytes(low), top_bytes = tops.in_bytes();
+  return interleave(lookup(kIq1Low, index_of_bytes<2048>(bytes, top_bytes)),
+                    lookup(kIq1High, bytes, top_bytes));
+}
+
+struct IQ1_S : LaneFormat<TensorType::kIQ1_S, 256, 50, ScalePer32OffsetPer8, 0, Order::kStride4> {
+  struct Block {
+    const Floats factor;
+    const Strip low[2], high;
+    explicit Block(const Rows& at)
+        : factor(eighth(low_half(load_word(at, 0)))),
+          low{load_strip(at, 2), load_strip(at, 18)},
+          high(load_strip(at, 34)) {}
+    template <int k>
+    void unit(Unit<Shape>& u) const {
+      constexpr int kFirstBit = 16 * (k % 2);
+      const Vec word = high.word[k / 2];  // in each half: 4 x 3 bits of index, 3 of scale, the shift
+      const CodePairs codes = ternary_codes<k>(low[k / 4].word[k % 4], TopBits<kFirstBit, 3, 3>{word});
+      const Vec sign = field<kFirstBit>(word, 0x8000);
+      const Vec minus = or_(sign, _mm512_slli_epi32(sign, 16));
+      u.factor[0] = factor;
+      u.scale[0] = odd_scale(field<kFirstBit + 12>(word, 7));
+      set_ternary_values(codes.first, minus, u.w, u.offset[0]);
+      set_ternary_values(codes.last, minus, u.w + 4, u.offset[1]);
+    }
+  };
+};
+struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16OffsetPer8, 0, Order::kStride4> {
+  struct Block {
+    const Strip low[2], high, tail;
+    Floats factor;
+    explicit Block(const Rows& at)
+        : low{load_strip(at, 0), load_strip(at, 16)}, high(load_strip(at, 32)), tail(load_strip(at, 40)) {
+      // d: the top nibbles of four 16-bit words
+      const Vec a = tail.word[2], b = tail.word[3];
+      const Vec d = or_(or_(field<12>(a, 0x000f), field<24>(a, 0x00f0)),
+                        or_(_mm512_srli_epi32(and_(b, spread(0xf000)), 4), field<16>(b, 0xf000)));
+      factor = eighth(low_half(d));
+    }
+    template <int k>
+    void unit(Unit<Shape>& u) const {
+      constexpr int kFirstBit = 16 * (k % 2);
+      const Vec word = high.word[k / 2];  // in each half: 3 bits of index and the shift, four times
+      const CodePairs codes = ternary_codes<k>(low[k / 4].word[k % 4], TopBits<kFirstBit, 4, 3>{word});
+      // Groups 4i .. 4i+3 have their 3 bits in 16-bit word i.
+      constexpr int kFirstScaleBit = 16 * (k / 2 % 2) + 6 * (k % 2);
+      u.factor[0] = factor;
+      u.scale[0] = odd_scale(field<kFirstScaleBit>(tail.word[2 + k / 4], 7));
+      u.scale[1] = odd_scale(field<kFirstScaleBit + 3>(tail.word[2 + k / 4], 7));
+      // Shifts are bits 3, 7, 11, 15: of each pair one in either half of the lane.
+      const auto pair = [](Vec low_half, Vec high_half) {
+        return or_(and_(low_half, spread(0x00000008)), and_(high_half, spread(0x00800000)));
+      };
+      const Vec h = field<kFirstBit>(word, 0xffff);
+      set_ternary_values(codes.first, pair(h, _mm512_slli_epi32(h, 16)), u.w, u.offset[0]);
+      set_ternary_values(codes.last, pair(_mm512_srli_epi32(h, 8), _mm512_slli_epi32(h, 8)), u.w + 4,
+                         u.offset[1]);
+    }
+  };
+};
+
+template <class... Formats>
+struct LaneFormatList {};
+using LaneFormats =
+    LaneFormatList<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ1_S, IQ1_M, IQ2_XXS,
+                   IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, NVFP4>;
+
+}  // namespace strata::quant::STRATA_KERNEL_VARIANT
