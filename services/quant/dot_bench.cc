@@ -25,8 +25,12 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 // Many tokens are bound by computing: a matrix of this size says the same in less time.
 constexpr uint32_t kManyTokens = 16;
 constexpr std::size_t kManyTokensBytes = 64 * kMiB;
-constexpr double kSecondsMin = 0.3, kSecondsMax = 10.0;  // of one benchmark, reading included
-constexpr uint32_t kRowsAligned = 16;                    // threads begin at multiples of it
+constexpr double kSecondsMin = 0.3,
+                 kSecondsMax = 3.0;  // of one benchmark, reading included; checked between passes
+// Kernels too slow to notice the memory get as many rows as take this long.
+constexpr double kPassSeconds = 1.0;
+constexpr std::size_t kProbeBytes = 4 * kMiB;
+constexpr uint32_t kRowsAligned = 16;  // threads begin at multiples of it
 
 struct Options {
   std::size_t bytes = 1024 * kMiB;
@@ -99,6 +103,10 @@ class DotBench {
         ->Unit(benchmark::kMillisecond);
   }
 
+  static uint32_t rows_of(std::size_t bytes, std::size_t row_bytes) {
+    return static_cast<uint32_t>(bytes / row_bytes) / kRowsAligned * kRowsAligned;
+  }
+
   // Fills the buffer with rows of this type: 1 MiB of random blocks, again and again (what the values are
   // does not matter, that every byte is a memory access of its own does). By all threads, each its part.
   void fill(TensorType type, std::size_t row_bytes) {
@@ -120,9 +128,8 @@ class DotBench {
     const auto& info = gguf::tensor_type_info(type);
     const std::size_t row_bytes = std::size_t{kCols} / info.block_values * info.block_bytes;
     fill(type, row_bytes);
-    uint32_t rows = filled_rows_;
-    if (tokens >= kManyTokens) rows = std::min(rows, static_cast<uint32_t>(kManyTokensBytes / row_bytes));
-    rows = rows / kRowsAligned * kRowsAligned;
+    uint32_t rows = rows_of(filled_rows_ * row_bytes, row_bytes);
+    if (tokens >= kManyTokens) rows = std::min(rows, rows_of(kManyTokensBytes, row_bytes));
     const auto first_row = [&](uint32_t thread) {
       return static_cast<uint32_t>(uint64_t{rows / kRowsAligned} * thread / threads) * kRowsAligned;
     };
@@ -167,6 +174,10 @@ class DotBench {
       benchmark::DoNotOptimize(bench::read_all(buffer_.data() + begin, end - begin));
     };
 
+    const uint32_t rows_all = std::exchange(rows, std::min(rows, rows_of(kProbeBytes, row_bytes)));
+    const double fitting = rows * kPassSeconds / team_.run(threads, multiply);
+    rows = static_cast<uint32_t>(std::min<double>(rows_all, fitting)) / kRowsAligned * kRowsAligned;
+    rows = std::max(rows, kRowsAligned);
     double product_s = 0, read_s = 0, spent_s = 0;
     for (auto _ : state) {
       for (uint32_t i = 0; spent_s < kSecondsMax && (i < options_.repetitions || spent_s < kSecondsMin);
@@ -242,7 +253,8 @@ constexpr std::string_view kUsage =
     R"(dot_bench [--size=1GiB] [--threads=1,all] [--tokens=1,4,16,64] [--types=Q4_K,IQ2_XS] [--kernels=avx2]
           [--repetitions=4] [--benchmark_out=FILE.json] [--benchmark_filter=REGEX] ...
 
-  --size         weights of one product, KiB, MiB or GiB; more than the caches (16 tokens and more take 64 MiB of it)
+  --size         weights of one product, at least 4MiB; more than the caches (16 tokens and more take 64 MiB of it, and slow
+                 kernels what they can do in a second)
   --threads      counts of threads, each pinned to a physical core and with an equal range of rows; all = one per core
   --tokens       rows of activations; by default 1, 4 and 16, and 64 for the fastest kernels
   --types        names of tensor types; by default all that the kernels know
@@ -295,6 +307,7 @@ Options take_options(int* argc, char** argv) {
     const std::string_view value = argument.substr(std::min(equals + 1, argument.size()));
     if (name == "--size") {
       options.bytes = size_bytes(value, argument);
+      if (options.bytes < kProbeBytes) usage_error(argument);
     } else if (name == "--threads") {
       options.threads.clear();
       for (const std::string& part : split(value))
