@@ -63,13 +63,10 @@ inline Vec fields_to_bytes(Vec a, uint32_t mask) {
 
 // Bytes of 7 signs, to which an eighth makes their number even.
 inline Vec with_even_signs(Vec sevens) {
-  static constexpr ByteTable16 kParity = [] {
-    ByteTable16 t{};
-    for (unsigned n = 0; n < 16; ++n) t.byte[n] = std::popcount(n) % 2 != 0 ? 0x80 : 0;
-    return t;
-  }();
+  static constexpr NibbleTable kParity =
+      nibble_table({0, 128, 128, 0, 128, 0, 0, 128, 128, 0, 0, 128, 0, 128, 128, 0}, 0);
   const Vec high = and_(shift16<4>(sevens), spread(0x07070707));
-  return or_(sevens, xor_(lookup16(kParity, sevens), lookup16(kParity, high)));
+  return or_(sevens, xor_(lookup_low_nibbles(kParity, sevens), lookup_low_nibbles(kParity, high)));
 }
 
 // w[j] becomes kOffset + w[j], or kOffset - w[j] where the sign is set. Byte i of `signs` holds the signs of
@@ -99,7 +96,8 @@ inline Floats eighth(Floats a) { return mul(a, spread_lanes(0.125f)); }
 
 inline constexpr int kIq2Offset = 43, kIq2Max = 86;
 
-struct IQ2_XXS : LaneFormat<TensorType::kIQ2_XXS, 256, 66, ScalePer32, kIq2Offset, kIq2Max> {
+struct IQ2_XXS : LaneFormat<TensorType::kIQ2_XXS, 256, 66, ScalePer32, kIq2Offset> {
+  static constexpr int kMax = kIq2Max;
   struct Block {
     const Rows rows;
     const Floats factor;
@@ -128,7 +126,8 @@ inline void set_nibble_scales(const Vec (&words)[2], Unit<ScalePer16>& u) {
   u.scale[1] = odd_scale<8 * (k % 4) + 4, 4>(words[k / 4]);
 }
 
-struct IQ2_XS : LaneFormat<TensorType::kIQ2_XS, 256, 74, ScalePer16, kIq2Offset, kIq2Max> {
+struct IQ2_XS : LaneFormat<TensorType::kIQ2_XS, 256, 74, ScalePer16, kIq2Offset> {
+  static constexpr int kMax = kIq2Max;
   struct Block {
     const Rows rows;
     const Floats factor;
@@ -155,7 +154,8 @@ struct IQ2_XS : LaneFormat<TensorType::kIQ2_XS, 256, 74, ScalePer16, kIq2Offset,
     }
   };
 };
-struct IQ2_S : LaneFormat<TensorType::kIQ2_S, 256, 82, ScalePer16, kIq2Offset, kIq2Max> {
+struct IQ2_S : LaneFormat<TensorType::kIQ2_S, 256, 82, ScalePer16, kIq2Offset> {
+  static constexpr int kMax = kIq2Max;
   struct Block {
     const Floats factor;
     const Strip low[2], signs[2], tail;
@@ -178,7 +178,8 @@ struct IQ2_S : LaneFormat<TensorType::kIQ2_S, 256, 82, ScalePer16, kIq2Offset, k
 // 8 (g + 1) from the code book, plus 2 where the shift is upwards.
 inline constexpr int kIq1Offset = 9, kIq1Max = 18;
 
-struct IQ1_S : LaneFormat<TensorType::kIQ1_S, 256, 50, ScalePer32, kIq1Offset, kIq1Max> {
+struct IQ1_S : LaneFormat<TensorType::kIQ1_S, 256, 50, ScalePer32, kIq1Offset> {
+  static constexpr int kMax = kIq1Max;
   struct Block {
     const Floats factor;
     const Strip low[2], high;
@@ -198,7 +199,8 @@ struct IQ1_S : LaneFormat<TensorType::kIQ1_S, 256, 50, ScalePer32, kIq1Offset, k
     }
   };
 };
-struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16, kIq1Offset, kIq1Max> {
+struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16, kIq1Offset> {
+  static constexpr int kMax = kIq1Max;
   struct Block {
     const Strip low[2], high, tail;
     Floats factor;
@@ -228,7 +230,8 @@ struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16, kIq1Offset, k
 
 // ---- 4 values an entry
 
-struct IQ3_XXS : LaneFormat<TensorType::kIQ3_XXS, 256, 98, ScalePer32, 62, 124> {
+struct IQ3_XXS : LaneFormat<TensorType::kIQ3_XXS, 256, 98, ScalePer32, 62> {
+  static constexpr int kMax = 124;
   struct Block {
     const Rows rows;
     const Floats factor;
@@ -250,7 +253,8 @@ struct IQ3_XXS : LaneFormat<TensorType::kIQ3_XXS, 256, 98, ScalePer32, 62, 124> 
     }
   };
 };
-struct IQ3_S : LaneFormat<TensorType::kIQ3_S, 256, 110, ScalePer32, 15, 30> {
+struct IQ3_S : LaneFormat<TensorType::kIQ3_S, 256, 110, ScalePer32, 15> {
+  static constexpr int kMax = 30;
   struct Block {
     const Rows rows;
     const Floats factor;

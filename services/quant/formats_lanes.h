@@ -11,7 +11,7 @@
 //   Block          reads the parts of kRows blocks; unit<k>(u) makes unit k, in ascending order of k
 
 #include "services/gguf/tensor_type.h"
-#include "services/quant/simd_lanes_avx2.h"
+#include "services/quant/simd_lanes.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 
@@ -24,33 +24,36 @@ enum class Order : uint8_t {
 enum class MinimumKind : uint8_t { kNone, kFloat, kInteger };
 
 // kGroup: values that share an integer scale, 0 if there is none. kFactorPer16: a float factor of each half
-// instead.
-template <int kGroup, MinimumKind kMinimumKind = MinimumKind::kNone, bool kFactorPer16 = false>
+// instead. kOffsetPer8: what is added to the weights differs between rows and groups of 8 values.
+template <int kGroup, MinimumKind kMinimumKind = MinimumKind::kNone, bool kFactorPer16 = false,
+          bool kOffsetPer8 = false>
 struct UnitShape {
   static constexpr bool kScaled = kGroup != 0;
   static constexpr bool kHalves = kGroup == 16 || kFactorPer16;  // two dot products, of 16 values each
   static constexpr bool kFactors = kFactorPer16;
+  static constexpr bool kOffsets = kOffsetPer8;
   static constexpr MinimumKind kMinimum = kMinimumKind;
 };
 
-// Units of 16 rows. What the shape lacks stays unset.
+// Units of kRows rows. What the shape lacks stays unset.
 template <class S>
 struct Unit {
   using Shape = S;
   Vec w[8];
+  Vec offset[S::kOffsets ? 2 : 1];  // two 16-bit integers a lane: those of a half's groups of 8, negated
   Floats factor[S::kFactors ? 2 : 1];
   Floats scale[S::kHalves ? 2 : 1];  // integers
   Floats minimum_factor;             // with its sign: it is added
   Floats minimum[S::kHalves ? 2 : 1];
 };
 
-template <TensorType type, int values, int bytes, class S, int offset, int max, Order order = Order::kNatural>
+template <TensorType type, int values, int bytes, class S, int offset, Order order = Order::kNatural>
 struct LaneFormat {
   static constexpr TensorType kType = type;
   static constexpr int kBlockBytes = bytes;
   static constexpr int kUnits = values / 32;
   static constexpr int kOffset = offset;
-  static constexpr int kMax = max;
+  static constexpr int kMax = 255;  // a smaller one helps where dot products are not wide
   static constexpr Order kOrder = order;
   using Shape = S;
 };
@@ -63,11 +66,6 @@ using ScaleMinimumPer32 = UnitShape<32, MinimumKind::kInteger>;
 using ScaleMinimumPer16 = UnitShape<16, MinimumKind::kInteger>;
 using FactorPer16 = UnitShape<0, MinimumKind::kNone, true>;
 
-// (lane >> kShift) & mask
-template <int kShift>
-inline Vec field(Vec a, uint32_t mask) {
-  return and_(shift32<kShift>(a), spread(mask));
-}
 inline Vec low_nibbles(Vec a) { return and_(a, spread(0x0f0f0f0f)); }
 
 // Low nibbles of 16 bytes, then the high ones.
@@ -78,33 +76,25 @@ inline void set_nibbles(const Strip& s, Vec (&w)[8]) {
   }
 }
 // The same through a table.
-inline void set_nibbles(const Strip& s, const ByteTable16& table, Vec (&w)[8]) {
+inline void set_nibbles(const Strip& s, const NibbleTable& table, Vec (&w)[8]) {
   for (int j = 0; j < 4; ++j) {
-    w[j] = lookup16(table, low_nibbles(s.word[j]));
-    w[j + 4] = lookup16(table, low_nibbles(shift16<4>(s.word[j])));
+    w[j] = lookup_nibbles(table, s.word[j]);
+    w[j + 4] = lookup_nibbles(table, shift16<4>(s.word[j]));
   }
-}
-inline void add_fifth_bits(Vec plane, Vec (&w)[8]) { add_bit_plane(plane, 0x10101010, w); }
-
-// A table of 16 values, with kOffset added.
-template <int kOffset>
-constexpr ByteTable16 table16(const int8_t (&values)[16]) {
-  ByteTable16 t{};
-  for (int i = 0; i < 16; ++i) t.byte[i] = static_cast<uint8_t>(values[i] + kOffset);
-  return t;
 }
 // Weights beyond 127 are unsigned where dot products take them, else signed.
 inline constexpr int kIq4Offset = kWideDots ? 127 : 0;
 inline constexpr int kIq4Max = kWideDots ? 240 : 0;
-inline constexpr ByteTable16 kIq4Table =
-    table16<kIq4Offset>({-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113});
+inline constexpr NibbleTable kIq4Table =
+    nibble_table({-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}, kIq4Offset);
 inline constexpr int kFp4Offset = 12;
-inline constexpr ByteTable16 kFp4Table =
-    table16<kFp4Offset>({0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12});
+inline constexpr NibbleTable kFp4Table =
+    nibble_table({0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}, kFp4Offset);
 
 // ---- blocks of 32
 
-struct Q4_0 : LaneFormat<TensorType::kQ4_0, 32, 18, NoScale, 8, 15> {
+struct Q4_0 : LaneFormat<TensorType::kQ4_0, 32, 18, NoScale, 8> {
+  static constexpr int kMax = 15;
   struct Block {
     const Rows rows;
     explicit Block(const Rows& at) : rows(at) {}
@@ -115,7 +105,8 @@ struct Q4_0 : LaneFormat<TensorType::kQ4_0, 32, 18, NoScale, 8, 15> {
     }
   };
 };
-struct Q4_1 : LaneFormat<TensorType::kQ4_1, 32, 20, FloatMinimum, 0, 15> {
+struct Q4_1 : LaneFormat<TensorType::kQ4_1, 32, 20, FloatMinimum, 0> {
+  static constexpr int kMax = 15;
   struct Block {
     const Rows rows;
     explicit Block(const Rows& at) : rows(at) {}
@@ -128,7 +119,8 @@ struct Q4_1 : LaneFormat<TensorType::kQ4_1, 32, 20, FloatMinimum, 0, 15> {
     }
   };
 };
-struct Q5_0 : LaneFormat<TensorType::kQ5_0, 32, 22, NoScale, 16, 31> {
+struct Q5_0 : LaneFormat<TensorType::kQ5_0, 32, 22, NoScale, 16> {
+  static constexpr int kMax = 31;
   struct Block {
     const Rows rows;
     explicit Block(const Rows& at) : rows(at) {}
@@ -140,7 +132,8 @@ struct Q5_0 : LaneFormat<TensorType::kQ5_0, 32, 22, NoScale, 16, 31> {
     }
   };
 };
-struct Q5_1 : LaneFormat<TensorType::kQ5_1, 32, 24, FloatMinimum, 0, 31> {
+struct Q5_1 : LaneFormat<TensorType::kQ5_1, 32, 24, FloatMinimum, 0> {
+  static constexpr int kMax = 31;
   struct Block {
     const Rows rows;
     explicit Block(const Rows& at) : rows(at) {}
@@ -154,7 +147,8 @@ struct Q5_1 : LaneFormat<TensorType::kQ5_1, 32, 24, FloatMinimum, 0, 31> {
     }
   };
 };
-struct Q8_0 : LaneFormat<TensorType::kQ8_0, 32, 34, NoScale, kWideDots ? 128 : 0, kWideDots ? 255 : 0> {
+struct Q8_0 : LaneFormat<TensorType::kQ8_0, 32, 34, NoScale, kWideDots ? 128 : 0> {
+  static constexpr int kMax = kWideDots ? 255 : 0;
   struct Block {
     const Rows rows;
     explicit Block(const Rows& at) : rows(at) {}
@@ -169,7 +163,8 @@ struct Q8_0 : LaneFormat<TensorType::kQ8_0, 32, 34, NoScale, kWideDots ? 128 : 0
     }
   };
 };
-struct IQ4_NL : LaneFormat<TensorType::kIQ4_NL, 32, 18, NoScale, kIq4Offset, kIq4Max> {
+struct IQ4_NL : LaneFormat<TensorType::kIQ4_NL, 32, 18, NoScale, kIq4Offset> {
+  static constexpr int kMax = kIq4Max;
   struct Block {
     const Rows rows;
     explicit Block(const Rows& at) : rows(at) {}
@@ -180,7 +175,8 @@ struct IQ4_NL : LaneFormat<TensorType::kIQ4_NL, 32, 18, NoScale, kIq4Offset, kIq
     }
   };
 };
-struct MXFP4 : LaneFormat<TensorType::kMXFP4, 32, 17, NoScale, kFp4Offset, 24> {
+struct MXFP4 : LaneFormat<TensorType::kMXFP4, 32, 17, NoScale, kFp4Offset> {
+  static constexpr int kMax = 24;
   struct Block {
     const Rows rows;
     explicit Block(const Rows& at) : rows(at) {}
@@ -194,7 +190,8 @@ struct MXFP4 : LaneFormat<TensorType::kMXFP4, 32, 17, NoScale, kFp4Offset, 24> {
 
 // ---- blocks of 64
 
-struct Q2_0 : LaneFormat<TensorType::kQ2_0, 64, 18, NoScale, 1, 3, Order::kStride4> {
+struct Q2_0 : LaneFormat<TensorType::kQ2_0, 64, 18, NoScale, 1, Order::kStride4> {
+  static constexpr int kMax = 3;
   struct Block {
     const Floats factor;
     const Strip quants;
@@ -212,7 +209,8 @@ struct Q2_0 : LaneFormat<TensorType::kQ2_0, 64, 18, NoScale, 1, 3, Order::kStrid
     }
   };
 };
-struct NVFP4 : LaneFormat<TensorType::kNVFP4, 64, 36, FactorPer16, kFp4Offset, 24> {
+struct NVFP4 : LaneFormat<TensorType::kNVFP4, 64, 36, FactorPer16, kFp4Offset> {
+  static constexpr int kMax = 24;
   struct Block {
     const Rows rows;
     const Vec scales;
@@ -224,8 +222,8 @@ struct NVFP4 : LaneFormat<TensorType::kNVFP4, 64, 36, FactorPer16, kFp4Offset, 2
       const Strip s = load_strip(rows, 4 + 16 * k);
       for (int half = 0; half < 2; ++half) {
         for (int j = 0; j < 2; ++j) {
-          u.w[4 * half + j] = lookup16(kFp4Table, low_nibbles(s.word[2 * half + j]));
-          u.w[4 * half + j + 2] = lookup16(kFp4Table, low_nibbles(shift16<4>(s.word[2 * half + j])));
+          u.w[4 * half + j] = lookup_nibbles(kFp4Table, s.word[2 * half + j]);
+          u.w[4 * half + j + 2] = lookup_nibbles(kFp4Table, shift16<4>(s.word[2 * half + j]));
         }
       }
     }
@@ -241,7 +239,8 @@ inline Vec scale_byte(const Vec (&words)[4], int half, uint32_t mask) {
   return half == 0 ? field<16 * (k % 2)>(word, mask) : field<16 * (k % 2) + 8>(word, mask);
 }
 
-struct Q2_K : LaneFormat<TensorType::kQ2_K, 256, 84, ScaleMinimumPer16, 0, 3> {
+struct Q2_K : LaneFormat<TensorType::kQ2_K, 256, 84, ScaleMinimumPer16, 0> {
+  static constexpr int kMax = 3;
   struct Block {
     const Rows rows;
     const Strip scales;
@@ -251,7 +250,7 @@ struct Q2_K : LaneFormat<TensorType::kQ2_K, 256, 84, ScaleMinimumPer16, 0, 3> {
         : rows(at),
           scales(load_strip(at, 0)),
           factor(low_half(load_word(at, 80))),
-          minimum_factor(negate(high_half(load_word(at, 80)))) {}
+          minimum_factor(negative(high_half(load_word(at, 80)))) {}
     template <int k>
     void unit(Unit<Shape>& u) {
       if constexpr (k % 4 == 0) {
@@ -272,7 +271,8 @@ struct Q2_K : LaneFormat<TensorType::kQ2_K, 256, 84, ScaleMinimumPer16, 0, 3> {
     }
   };
 };
-struct Q3_K : LaneFormat<TensorType::kQ3_K, 256, 110, ScalePer16, 4, 7> {
+struct Q3_K : LaneFormat<TensorType::kQ3_K, 256, 110, ScalePer16, 4> {
+  static constexpr int kMax = 7;
   struct Block {
     const Rows rows;
     const Strip high_first, high_last;
@@ -322,7 +322,7 @@ struct SixBitScales {
   explicit SixBitScales(const Rows& rows) {
     const Strip head = load_strip(rows, 0);
     factor = low_half(head.word[0]);
-    minimum_factor = negate(high_half(head.word[0]));
+    minimum_factor = negative(high_half(head.word[0]));
     const Vec a = head.word[1], b = head.word[2], c = head.word[3];
     const Vec six = spread(0x3f3f3f3f), upper = spread(0x30303030);
     scales[0] = and_(a, six);
@@ -338,7 +338,8 @@ struct SixBitScales {
     u.minimum[0] = to_floats(field<8 * (k % 4)>(minimums[k / 4], 63));
   }
 };
-struct Q4_K : LaneFormat<TensorType::kQ4_K, 256, 144, ScaleMinimumPer32, 0, 15> {
+struct Q4_K : LaneFormat<TensorType::kQ4_K, 256, 144, ScaleMinimumPer32, 0> {
+  static constexpr int kMax = 15;
   struct Block {
     const Rows rows;
     const SixBitScales scales;
@@ -358,7 +359,8 @@ struct Q4_K : LaneFormat<TensorType::kQ4_K, 256, 144, ScaleMinimumPer32, 0, 15> 
     }
   };
 };
-struct Q5_K : LaneFormat<TensorType::kQ5_K, 256, 176, ScaleMinimumPer32, 0, 31> {
+struct Q5_K : LaneFormat<TensorType::kQ5_K, 256, 176, ScaleMinimumPer32, 0> {
+  static constexpr int kMax = 31;
   struct Block {
     const Rows rows;
     const SixBitScales scales;
@@ -384,7 +386,8 @@ struct Q5_K : LaneFormat<TensorType::kQ5_K, 256, 176, ScaleMinimumPer32, 0, 31> 
     }
   };
 };
-struct Q6_K : LaneFormat<TensorType::kQ6_K, 256, 210, ScalePer16, 32, 63> {
+struct Q6_K : LaneFormat<TensorType::kQ6_K, 256, 210, ScalePer16, 32> {
+  static constexpr int kMax = 63;
   struct Block {
     const Rows rows;
     const Strip scales;
@@ -412,7 +415,8 @@ struct Q6_K : LaneFormat<TensorType::kQ6_K, 256, 210, ScalePer16, 32, 63> {
     }
   };
 };
-struct IQ4_XS : LaneFormat<TensorType::kIQ4_XS, 256, 136, ScalePer32, kIq4Offset, kIq4Max> {
+struct IQ4_XS : LaneFormat<TensorType::kIQ4_XS, 256, 136, ScalePer32, kIq4Offset> {
+  static constexpr int kMax = kIq4Max;
   struct Block {
     const Rows rows;
     const Strip head;

@@ -115,7 +115,7 @@ class ReadAhead {
   template <uint32_t kBytes>
   void step() {
     if (at_ >= end_) return;
-    for (uint32_t i = 0; i < kBytes; i += 64) _mm_prefetch(at_ + i, _MM_HINT_T0);
+    for (uint32_t i = 0; i < kBytes; i += 64) _mm_prefetch(at_ + i, _MM_HINT_T1);
     at_ += kBytes;
   }
 

@@ -15,6 +15,9 @@
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 
+// Dot products take any unsigned bytes as weights.
+inline constexpr bool kWideDots = true;
+
 using Vec = __m512i;    // 16 x 32 bits, or 64 bytes
 using Floats = __m512;  // 16 float32
 inline constexpr int kRows = 16;
@@ -71,10 +74,22 @@ inline Vec spread(uint32_t pattern) { return _mm512_set1_epi32(static_cast<int>(
 inline Vec zero() { return _mm512_setzero_si512(); }
 inline Vec and_(Vec a, Vec b) { return _mm512_and_si512(a, b); }
 inline Vec or_(Vec a, Vec b) { return _mm512_or_si512(a, b); }
+inline Vec xor_(Vec a, Vec b) { return _mm512_xor_si512(a, b); }
+inline Vec minus32(Vec a, Vec b) { return _mm512_sub_epi32(a, b); }
 // a where mask is set, else b
 inline Vec select(Vec mask, Vec a, Vec b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xca); }
-// Shifts of 16-bit groups: for fields of bytes, whose neighbours' bits a mask or a table lookup drops.
-// Negative: to the left.
+// (a & mask_a) | (b & mask_b), for masks without common bits
+inline Vec join(Vec a, uint32_t mask_a, Vec b, uint32_t mask_b) {
+  return and_(select(spread(mask_a), a, b), spread(mask_a | mask_b));
+}
+// Shifts of whole lanes, and of 16-bit groups: for fields of bytes, whose neighbours' bits a mask or a table
+// lookup drops. Negative: to the left.
+template <int kRight>
+inline Vec shift32(Vec a) {
+  if constexpr (kRight > 0) return _mm512_srli_epi32(a, kRight);
+  if constexpr (kRight < 0) return _mm512_slli_epi32(a, -kRight);
+  return a;
+}
 template <int kRight>
 inline Vec shift16(Vec a) {
   if constexpr (kRight > 0) return _mm512_srli_epi16(a, kRight);
@@ -84,8 +99,12 @@ inline Vec shift16(Vec a) {
 // (lane >> kShift) & mask
 template <int kShift>
 inline Vec field(Vec a, uint32_t mask) {
-  if constexpr (kShift == 0) return and_(a, spread(mask));
-  return and_(_mm512_srli_epi32(a, kShift), spread(mask));
+  return and_(shift32<kShift>(a), spread(mask));
+}
+// The byte that begins at bit kStart of each lane, as a signed number.
+template <int kStart>
+inline Vec signed_byte(Vec a) {
+  return _mm512_srai_epi32(shift32<kStart - 24>(a), 24);
 }
 
 inline Floats to_floats(Vec ints) { return _mm512_cvtepi32_ps(ints); }
@@ -93,6 +112,21 @@ inline Floats spread_float(float a) { return _mm512_set1_ps(a); }
 // The binary16 number in the lower half of each lane.
 inline Floats low_half(Vec a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }
 inline Floats high_half(Vec a) { return low_half(_mm512_srli_epi32(a, 16)); }
+inline Floats negative(Floats a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
+
+// 2^(e - 128): an exponent field of e - 1, or for e < 2 a subnormal number.
+inline Floats e8m0_lanes(Vec e) {
+  const Vec normal = _mm512_slli_epi32(minus32(e, spread(1)), 23);
+  const Vec subnormal = _mm512_sllv_epi32(spread(0x200000), e);
+  return _mm512_castsi512_ps(
+      _mm512_mask_blend_epi32(_mm512_cmplt_epu32_mask(e, spread(2)), normal, subnormal));
+}
+// Half of the e4m3 number b: read as binary16 its seven bits give it 2^-7 fold, subnormals included. 0x7f
+// means 0 where bit 7 is clear.
+inline Floats half_e4m3_lanes(Vec b) {
+  const Floats value = low_half(_mm512_slli_epi32(and_(b, spread(127)), 7));
+  return _mm512_maskz_mul_ps(_mm512_cmpneq_epi32_mask(b, spread(127)), value, spread_float(128));
+}
 
 // 64 bytes that a vector is loaded from.
 struct alignas(64) ByteTable {
@@ -110,6 +144,12 @@ constexpr ByteTable make_table64(Make make) {
 inline Vec lookup64(const ByteTable& table, Vec index) {
   return _mm512_permutexvar_epi8(index, table.load());
 }
+// 16 values for the nibbles of bytes: four copies, which ignore what is above the nibble.
+using NibbleTable = ByteTable;
+constexpr NibbleTable nibble_table(const int (&values)[16], int offset) {
+  return make_table64([&](int i) { return values[i % 16] + offset; });
+}
+inline Vec lookup_nibbles(const NibbleTable& table, Vec index) { return lookup64(table, index); }
 // table[index & 127] for every byte
 inline Vec lookup128(const ByteTable (&table)[2], Vec index) {
   return _mm512_permutex2var_epi8(table[0].load(), index, table[1].load());
@@ -123,6 +163,18 @@ constexpr ByteTable lane_bit_starts(int b0, int b1, int b2, int b3) {
 }
 inline Vec bits_from(const ByteTable& starts, Vec a) {
   return _mm512_multishift_epi64_epi8(starts.load(), a);
+}
+
+// Bits 4j..4j+3 of each lane become bit 4 of the bytes of w[j].
+inline void add_fifth_bits(Vec plane, Vec (&w)[8]) {
+  static constexpr auto kStarts = [] {
+    struct {
+      ByteTable of[8];
+    } t{};
+    for (int j = 0; j < 8; ++j) t.of[j] = lane_bit_starts(4 * j - 4, 4 * j - 3, 4 * j - 2, 4 * j - 1);
+    return t;
+  }();
+  for (int j = 0; j < 8; ++j) w[j] = or_(w[j], and_(bits_from(kStarts.of[j], plane), spread(0x10101010)));
 }
 
 // sum += four products of unsigned bytes of `w` and signed bytes of `x`, by lanes; exact.

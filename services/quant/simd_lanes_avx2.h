@@ -94,6 +94,11 @@ inline Vec shift16(Vec a) {
   if constexpr (kRight < 0) return _mm256_slli_epi16(a, -kRight);
   return a;
 }
+// (lane >> kShift) & mask
+template <int kShift>
+inline Vec field(Vec a, uint32_t mask) {
+  return and_(shift32<kShift>(a), spread(mask));
+}
 // The byte that begins at bit kStart of each lane, as a signed number.
 template <int kStart>
 inline Vec signed_byte(Vec a) {
@@ -105,7 +110,7 @@ inline Floats zero_lanes() { return _mm256_setzero_ps(); }
 inline Floats spread_lanes(float a) { return _mm256_set1_ps(a); }
 inline Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
 inline Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
-inline Floats negate(Floats a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
+inline Floats negative(Floats a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
 // Stores lanes first .. 7 at p + first .. p + 7.
 inline void store_from(float* p, uint32_t first, Floats a) {
   if (first == 0) return _mm256_storeu_ps(p, a);
@@ -140,13 +145,23 @@ inline Floats half_e4m3_lanes(Vec b) {
   return _mm256_andnot_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(b, spread(127))), value);
 }
 
-// table[byte & 15] for every byte below 128
-struct alignas(16) ByteTable16 {
+// 16 values for the nibbles of bytes.
+struct alignas(16) NibbleTable {
   uint8_t byte[16];
 };
-inline Vec lookup16(const ByteTable16& table, Vec index) {
+constexpr NibbleTable nibble_table(const int (&values)[16], int offset) {
+  NibbleTable t{};
+  for (int i = 0; i < 16; ++i) t.byte[i] = static_cast<uint8_t>(values[i] + offset);
+  return t;
+}
+// table[byte & 15], for bytes below 128
+inline Vec lookup_low_nibbles(const NibbleTable& table, Vec index) {
   const __m128i t = _mm_load_si128(reinterpret_cast<const __m128i*>(table.byte));
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), index);
+}
+// table[byte & 15]
+inline Vec lookup_nibbles(const NibbleTable& table, Vec index) {
+  return lookup_low_nibbles(table, and_(index, spread(0x0f0f0f0f)));
 }
 
 // Byte kByte of each lane, four times.
@@ -160,13 +175,13 @@ inline Vec four_times(Vec a) {
 }
 // 0xff in the bytes where `a` has all the bits of `bits`.
 inline Vec bytes_with(Vec a, uint32_t bits) { return _mm256_cmpeq_epi8(and_(a, spread(bits)), spread(bits)); }
-// w[j] |= `value` in its byte m where bit 4j + m of the lane is set.
-inline void add_bit_plane(Vec plane, uint32_t value, Vec (&w)[8]) {
+// Bits 4j..4j+3 of each lane become bit 4 of the bytes of w[j].
+inline void add_fifth_bits(Vec plane, Vec (&w)[8]) {
   const Vec bytes[4] = {four_times<0>(plane), four_times<1>(plane), four_times<2>(plane),
                         four_times<3>(plane)};
   for (int j = 0; j < 8; ++j) {
     const Vec set = bytes_with(bytes[j / 2], j % 2 == 0 ? 0x08040201 : 0x80402010);
-    w[j] = or_(w[j], and_(set, spread(value)));
+    w[j] = or_(w[j], and_(set, spread(0x10101010)));
   }
 }
 
