@@ -25,7 +25,7 @@ BoardServer::BoardServer(const BoardServerOptions& options)
     : options_(options),
       scratch_(options.threads),
       counters_(options.threads),
-      shares_(options.threads),
+      shares_(options.threads, options.rules.take_parts),
       helper_wait_(options.wait) {
   CHECK(options_.threads >= 1 && (options_.cpus.empty() || options_.cpus.size() >= options_.threads),
         "{} threads, {} CPUs", options_.threads, options_.cpus.size());

@@ -48,6 +48,7 @@ struct Options {
   std::vector<uint32_t> threads;                     // empty: all cores but one
   std::vector<SplitRule> splits = {SplitRule::kByCost};
   std::vector<uint32_t> unit_bytes = {CutRules{}.unit_bytes};
+  std::vector<uint32_t> take_parts = {CutRules{}.take_parts};
   std::size_t bytes = std::size_t{2} << 30;
   double seconds = 1;
   bool yield = false;
@@ -57,6 +58,7 @@ int usage() {
   fmt::print(stderr,
              "usage: expert_bench [--types=GATE_UP/DOWN,...] [--experts=0.5,1,...] [--tokens=1,4,...]\n"
              "                    [--threads=1,15,...] [--split=cost,none,all] [--unit=BYTES,...] "
+             "[--take=PARTS,...] "
              "[--size=MiB] [--seconds=S]\n"
              "                    [--wait=spin|yield] [Google Benchmark's options]\n");
   return 2;
@@ -294,6 +296,7 @@ bool take_option(std::string_view name, std::string_view value, Options& options
   if (name == "threads") return list(value, options.threads, positive);
   if (name == "split") return list(value, options.splits, split_named);
   if (name == "unit") return list(value, options.unit_bytes, positive);
+  if (name == "take") return list(value, options.take_parts, positive);
   if (name == "seconds") return number(value, options.seconds);
   if (name == "wait") {
     options.yield = value == "yield";
@@ -346,8 +349,9 @@ int run(int argc, char** argv) {
   std::vector<double> reading(std::ranges::max(options.threads) + 1);
   const auto add = [&](const Types& types, const Case& which) {
     const std::string name =
-        fmt::format("layer/{}/experts:{}/tokens:{}/threads:{}/split:{}/unit:{}", types.name, which.experts,
-                    which.tokens, which.threads, split_name(which.rules.split), which.rules.unit_bytes);
+        fmt::format("layer/{}/experts:{}/tokens:{}/threads:{}/split:{}/unit:{}/take:{}", types.name,
+                    which.experts, which.tokens, which.threads, split_name(which.rules.split),
+                    which.rules.unit_bytes, which.rules.take_parts);
     benchmark::RegisterBenchmark(name.c_str(),
                                  [&, types, which](benchmark::State& state) {
                                    if (made != types.name) {
@@ -368,8 +372,10 @@ int run(int argc, char** argv) {
       for (const uint32_t tokens : options.tokens) {
         for (const double experts : options.experts) {
           for (const SplitRule split : options.splits) {
-            for (const uint32_t unit : options.unit_bytes)
-              add(types, {experts, tokens, threads, {split, unit}});
+            for (const uint32_t unit : options.unit_bytes) {
+              for (const uint32_t parts : options.take_parts)
+                add(types, {experts, tokens, threads, {split, unit, parts}});
+            }
           }
         }
       }

@@ -8,8 +8,9 @@
 namespace strata::cpu_expert_worker {
 namespace {
 
-// What reading an expert's weights costs, in tokens: with one token an expert is bound by unpacking its
-// weights, every further token meets weights that are unpacked. From expert_bench, 1 against 4 and 16 tokens.
+// What reading an expert's weights costs, in tokens: with one token an expert is bound by reading and
+// unpacking its weights, every further token meets weights that are unpacked. An estimate, and need not be
+// more: it only decides which experts are large beside the others of a request.
 constexpr uint32_t kWeightsCost = 3;
 // The kernels take so many rows at a time.
 constexpr uint32_t kRowsAligned = 16;

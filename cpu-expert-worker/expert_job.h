@@ -20,6 +20,7 @@ struct CutRules {
   SplitRule split = SplitRule::kByCost;
   // Least weights of a unit of rows: fewer are not worth a turn of the loop that takes units.
   uint32_t unit_bytes = 4096;
+  uint32_t take_parts = 2;  // WorkShares
 };
 
 // What a thread keeps while it computes pieces of one request.

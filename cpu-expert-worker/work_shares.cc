@@ -21,7 +21,9 @@ constexpr uint32_t share_begin(uint32_t units, uint32_t lane, std::size_t lanes)
 
 }  // namespace
 
-WorkShares::WorkShares(uint32_t lanes) : lanes_(lanes) { CHECK(lanes > 0, "no lanes"); }
+WorkShares::WorkShares(uint32_t lanes, uint32_t parts) : lanes_(lanes), parts_(parts) {
+  CHECK(lanes > 0 && parts > 0, "{} lanes, {} parts", lanes, parts);
+}
 
 void WorkShares::open(const StageUnits& units) {
   // Closed first. Whoever sees one of the new numbers (release, acquire) sees that the old round is over,
@@ -65,7 +67,7 @@ WorkShares::Claim WorkShares::take(const Round& round, Stage stage, uint32_t lan
       if (generation_of(word) > round.generation) return {};
       const uint32_t first = generation_of(word) == round.generation ? number_of(word) : 0;
       if (first >= size) break;
-      const uint32_t count = stage == Stage::kWhole ? 1 : (size - first + 1) / 2;
+      const uint32_t count = stage == Stage::kWhole ? 1 : (size - first + parts_ - 1) / parts_;
       if (taken.compare_exchange_weak(word, word_of(round.generation, first + count),
                                       std::memory_order_relaxed, std::memory_order_relaxed))
         return {begin + first, begin + first + count};

@@ -38,7 +38,8 @@ class WorkShares {
     uint32_t size() const { return end - begin; }
   };
 
-  explicit WorkShares(uint32_t lanes);
+  // take() gives one part in `parts` of what is left of a share; 1: all of it at once (to measure against).
+  explicit WorkShares(uint32_t lanes, uint32_t parts = 2);
   uint32_t lanes() const { return static_cast<uint32_t>(lanes_.size()); }
 
   // Leader. What was written before is visible to whoever takes a unit.
@@ -63,6 +64,7 @@ class WorkShares {
   };
 
   std::vector<Lane> lanes_;
+  uint32_t parts_;
   alignas(2 * kCacheLine) std::atomic<uint64_t> open_{0};  // generation; 0 while the leader writes units_
   std::array<std::atomic<uint32_t>, kStages> units_{};
   uint64_t generation_ = 0;  // leader only

@@ -63,6 +63,13 @@ TEST(WorkSharesTest, GivesALaneItsOwnShareFirstInShrinkingPieces) {
   EXPECT_EQ(shares.take(round, Stage::kIntermediate, 1).begin, 32U) << "then the neighbour's";
 }
 
+TEST(WorkSharesTest, CanGiveAShareAtOnce) {
+  WorkShares shares(2, 1);
+  shares.open({0, 11, 0});
+  EXPECT_EQ(shares.take(shares.current(), Stage::kIntermediate, 0).size(), 5U);
+  EXPECT_EQ(shares.take(shares.current(), Stage::kIntermediate, 1).size(), 6U);
+}
+
 TEST(WorkSharesTest, GivesWholeExpertsOneByOne) {
   WorkShares shares(1);
   shares.open({5, 0, 0});

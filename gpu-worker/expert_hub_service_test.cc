@@ -89,11 +89,7 @@ class ExpertHubServiceTest : public testing::Test {
                                        .tokens_max = 8,
                                        .pairs_max = 8 * weights_.config.experts_used},
                           .lost_after_ms = 60'000}};
-  BoardServer pool_{{.layers = layers_,
-                     .threads = 1,
-                     .cpus = {},
-                     .wait = {.yield = true, .park_after_us = 200},
-                     .probe = nullptr}};
+  BoardServer pool_{{.layers = layers_, .threads = 1, .wait = {.yield = true, .park_after_us = 200}}};
   std::unique_ptr<rpc::Server> server_;
 };
 
