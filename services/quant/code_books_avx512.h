@@ -34,10 +34,8 @@ constexpr CodeBytes<kEntries> code_bytes(const uint16_t (&codes)[kEntries]) {
 }
 inline constexpr auto kIq2XxsLow = code_bytes<0>(kIq2XxsCodes), kIq2XxsHigh = code_bytes<8>(kIq2XxsCodes);
 inline constexpr auto kIq2XsLow = code_bytes<0>(kIq2XsCodes), kIq2XsHigh = code_bytes<8>(kIq2XsCodes);
-inline constexpr auto kIq2SLow = code_bytes<0>(kIq2SCodes), kIq2SHigh = code_bytes<8>(kIq2SCodes);
 inline constexpr auto kIq3XxsLow = code_bytes<0>(kIq3XxsCodes), kIq3XxsHigh = code_bytes<8>(kIq3XxsCodes);
 inline constexpr auto kIq3SLow = code_bytes<0>(kIq3SCodes), kIq3SHigh = code_bytes<8>(kIq3SCodes);
-inline constexpr auto kIq1Low = code_bytes<0>(kIq1Codes);
 
 template <std::size_t kEntries, std::size_t first = 0, std::size_t count = kEntries / 128>
 inline Vec lookup(const CodeBytes<kEntries>& table, const EntryIndex<kEntries>& index) {
@@ -50,85 +48,51 @@ inline Vec lookup(const CodeBytes<kEntries>& table, const EntryIndex<kEntries>& 
   }
 }
 
-// The high bytes of the IQ1 codes ascend so slowly that sixteen neighbours have at most two of them.
-struct SteppedBytes {
-  ByteTable before[2], after[2], step[2];  // by index / 16; step: where `after` begins, 16 if it does not
+// Entries to be gathered, 32 bits each: byte j has the codes of values j and j + 4, from bit kBit and from
+// kBit + 2 on.
+template <std::size_t kEntries, int kBit>
+struct CodeWords {
+  uint32_t word[kEntries];
 };
-inline constexpr SteppedBytes kIq1High = [] {
-  SteppedBytes t{};
-  for (int group = 0; group < 128; ++group) {
-    const uint16_t* codes = kIq1Codes + 16 * group;
-    const int first = codes[0] >> 8, last = codes[15] >> 8;
-    int step = 0;
-    while (step < 16 && codes[step] >> 8 == first) ++step;
-    for (int i = step; i < 16; ++i) {
-      if (codes[i] >> 8 != last) __builtin_unreachable();  // no constant: the build says so
+template <int kBit, std::size_t kEntries>
+constexpr CodeWords<kEntries, kBit> code_words(const uint16_t (&codes)[kEntries]) {
+  CodeWords<kEntries, kBit> t{};
+  for (std::size_t i = 0; i < kEntries; ++i) {
+    for (int value = 0; value < 8; ++value) {
+      const uint32_t code = (codes[i] >> (2 * value)) & 3u;
+      t.word[i] |= code << (8 * (value % 4) + kBit + 2 * (value / 4));
     }
-    t.before[group / 64].byte[group % 64] = static_cast<uint8_t>(first);
-    t.after[group / 64].byte[group % 64] = static_cast<uint8_t>(last);
-    t.step[group / 64].byte[group % 64] = static_cast<uint8_t>(step);
   }
   return t;
-}();
-// `tops`: bits 8-10 of each index, in the low bits of each byte.
-inline Vec lookup(const SteppedBytes& table, Vec low, Vec tops) {
-  const Vec group = select(spread(0x0f0f0f0f), shift16<4>(low), shift16<-4>(tops));
-  const auto after = _mm512_cmpge_epu8_mask(low_nibbles(low), lookup128(table.step, group));
-  return _mm512_mask_blend_epi8(after, lookup128(table.before, group), lookup128(table.after, group));
 }
+inline constexpr auto kIq2SWords = code_words<0>(kIq2SCodes);
+inline constexpr auto kIq1Words = code_words<3>(kIq1Codes);
 
-// Codes to be gathered. A gather reads 32 bits: one word more than the entries.
-template <std::size_t kEntries>
-struct CodeWords {
-  uint16_t code[kEntries + 1];
-};
-template <std::size_t kEntries>
-constexpr CodeWords<kEntries> code_words(const uint16_t (&codes)[kEntries]) {
-  CodeWords<kEntries> t{};
-  for (std::size_t i = 0; i < kEntries; ++i) t.code[i] = codes[i];
-  return t;
+// The words of a unit's four entries. Indices: the bytes of `low`, with kWidth bits of `tops` above each,
+// entry e's from bit kFirstBit + e * kStep on.
+template <int kFirstBit, int kStep, int kWidth, std::size_t kEntries, int kBit>
+inline void gather_entries(const CodeWords<kEntries, kBit>& words, Vec low, Vec tops, Vec (&entry)[4]) {
+  static constexpr ByteTable kStarts =
+      lane_bit_starts(kFirstBit, kFirstBit + kStep, kFirstBit + 2 * kStep, kFirstBit + 3 * kStep);
+  const Vec high = and_(bits_from(kStarts, tops), spread(((1u << kWidth) - 1) * 0x01010101u));
+  const auto gather = [&](Vec index) {
+    return _mm512_castsi512_ps(_mm512_i32gather_epi32(index, words.word, 4));
+  };
+  // Of rows 0 and 1 of each four, then 2 and 3: 16-bit indices of entries 0 and 1 in one lane, of 2 and 3 in
+  // the next.
+  const Vec first = _mm512_unpacklo_epi8(low, high), last = _mm512_unpackhi_epi8(low, high);
+  const __m512 first02 = gather(field<0>(first, 0xffff)), first13 = gather(_mm512_srli_epi32(first, 16));
+  const __m512 last02 = gather(field<0>(last, 0xffff)), last13 = gather(_mm512_srli_epi32(last, 16));
+  entry[0] = _mm512_castps_si512(_mm512_shuffle_ps(first02, last02, 0b10'00'10'00));
+  entry[1] = _mm512_castps_si512(_mm512_shuffle_ps(first13, last13, 0b10'00'10'00));
+  entry[2] = _mm512_castps_si512(_mm512_shuffle_ps(first02, last02, 0b11'01'11'01));
+  entry[3] = _mm512_castps_si512(_mm512_shuffle_ps(first13, last13, 0b11'01'11'01));
 }
-inline constexpr auto kIq2SWords = code_words(kIq2SCodes);
-inline constexpr auto kIq1Words = code_words(kIq1Codes);
 
 // The codes of four entries of 8 values, in halves of lanes: of entries 0 and 1, of 2 and 3.
 struct CodePairs {
   Vec first, last;
 };
-// Which bits of a lane are on top of the low byte of each entry's index.
-template <int kFirstBit, int kStep, int kWidth>
-struct TopBits {
-  Vec lanes;
-  // Of entry e at bit 8.
-  template <int e>
-  Vec above_byte() const {
-    constexpr int kRight = kFirstBit + e * kStep - 8;
-    const Vec moved = kRight > 0 ? _mm512_srli_epi32(lanes, kRight > 0 ? kRight : 0)
-                                 : _mm512_slli_epi32(lanes, kRight < 0 ? -kRight : 0);
-    return and_(moved, spread(((1u << kWidth) - 1) << 8));
-  }
-  // Of entries 0, 2, 1, 3 in the lowest bits of bytes.
-  Vec in_bytes() const {
-    static constexpr ByteTable kStarts =
-        lane_bit_starts(kFirstBit, kFirstBit + 2 * kStep, kFirstBit + kStep, kFirstBit + 3 * kStep);
-    return bits_from(kStarts, lanes);
-  }
-};
-
-// Two ways to the same codes, which keep different ports busy: formats take them by turns.
-template <std::size_t kEntries, class Tops>
-inline CodePairs gather_codes(const CodeWords<kEntries>& words, Vec low, const Tops& tops) {
-  const auto entry = [&](Vec low_byte, Vec top) {
-    return _mm512_i32gather_epi32(select(spread(255), low_byte, top), words.code, 2);
-  };
-  const auto join = [](Vec a, Vec b) {
-    return _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
-  };
-  return {join(entry(low, tops.template above_byte<0>()),
-               entry(_mm512_srli_epi32(low, 8), tops.template above_byte<1>())),
-          join(entry(_mm512_srli_epi32(low, 16), tops.template above_byte<2>()),
-               entry(_mm512_srli_epi32(low, 24), tops.template above_byte<3>()))};
-}
 // From low and high bytes of the codes of entries 0, 2, 1, 3.
 inline CodePairs interleave(Vec low, Vec high) {
   const Vec even = spread(0x00ff00ff);
@@ -190,13 +154,14 @@ inline void set_two_bit_values(Vec codes, Vec signs, Vec* w) {
   w[2] = lookup64(kIq2Table, select(sign_bit, signs, shift16<4>(codes)));
   w[3] = lookup64(kIq2Table, select(sign_bit, shift16<1>(signs), shift16<6>(codes)));
 }
-// The same for IQ1: 8 times the code, which is 8 - shift more than the value; the shift of each entry is -1
-// where `minus` has one of its bits set, else 1.
-inline void set_ternary_values(Vec codes, Vec minus, Vec* w, Vec& offset) {
-  w[0] = and_(shift16<-3>(codes), spread(0x18181818));
-  w[1] = and_(shift16<-1>(codes), spread(0x18181818));
-  w[2] = and_(shift16<1>(codes), spread(0x18181818));
-  w[3] = and_(shift16<3>(codes), spread(0x18181818));
+// Two entries of IQ1: 8 times the code, which is 8 - shift more than the value; the shift of each entry is -1
+// where the half of the lane of `minus` that is the entry's is not 0, else 1.
+inline void set_ternary_values(Vec entry0, Vec entry1, Vec minus, Vec* w, Vec& offset) {
+  const Vec code = spread(0x18181818);
+  w[0] = and_(entry0, code);
+  w[1] = and_(shift16<2>(entry0), code);
+  w[2] = and_(entry1, code);
+  w[3] = and_(shift16<2>(entry1), code);
   offset =
       _mm512_mask_blend_epi16(_mm512_test_epi16_mask(minus, minus), spread(0xfff9fff9), spread(0xfff7fff7));
 }
@@ -218,8 +183,12 @@ inline constexpr ByteTable kSevenBits = lane_bit_starts(0, 7, 14, 21);
 inline constexpr ByteTable kSignsOf01 = lane_bit_starts(0, 4, 16, 20),
                            kSignsOf23 = lane_bit_starts(8, 12, 24, 28);
 
-// 2 s + 1
-inline Floats odd_scale(Vec s) { return to_floats(_mm512_add_epi32(_mm512_add_epi32(s, s), spread(1))); }
+// 2 s + 1 for the s of kMask from bit kBit on
+template <int kBit, uint32_t kMask = 15>
+inline Floats odd_scale(Vec a) {
+  const Vec twice = kBit == 0 ? _mm512_slli_epi32(a, 1) : _mm512_srli_epi32(a, kBit == 0 ? 0 : kBit - 1);
+  return to_floats(_mm512_ternarylogic_epi32(twice, spread(2 * kMask), spread(1), 0xea));  // (a & b) | c
+}
 inline Floats eighth(Floats a) { return _mm512_mul_ps(a, spread_float(0.125f)); }
 
 // ---- the types
@@ -239,7 +208,7 @@ struct IQ2_XXS : LaneFormat<TensorType::kIQ2_XXS, 256, 66, ScalePer32, kIq2Offse
       const CodePairs codes = interleave(lookup(kIq2XxsLow, index), lookup(kIq2XxsHigh, index));
       const Vec signs = even_signs<kParityOfBits0To6>(bits_from(kSigns, word));
       u.factor[0] = factor;
-      u.scale[0] = odd_scale(_mm512_srli_epi32(word, 28));
+      u.scale[0] = odd_scale<28>(word);
       set_two_bit_values(codes.first, bits_from(kSignsOf01, signs), u.w);
       set_two_bit_values(codes.last, bits_from(kSignsOf23, signs), u.w + 4);
     }
@@ -250,8 +219,8 @@ struct IQ2_XXS : LaneFormat<TensorType::kIQ2_XXS, 256, 66, ScalePer32, kIq2Offse
 template <int k>
 inline void set_nibble_scales(const Strip& strip, Unit<ScalePer16>& u) {
   const Vec word = strip.word[2 + k / 4];  // the last eight bytes of the strip
-  u.scale[0] = odd_scale(field<8 * (k % 4)>(word, 15));
-  u.scale[1] = odd_scale(field<8 * (k % 4) + 4>(word, 15));
+  u.scale[0] = odd_scale<8 * (k % 4)>(word);
+  u.scale[1] = odd_scale<8 * (k % 4) + 4>(word);
 }
 
 struct IQ2_XS : LaneFormat<TensorType::kIQ2_XS, 256, 74, ScalePer16, kIq2Offset, Order::kStride4> {
@@ -279,7 +248,7 @@ struct IQ2_XS : LaneFormat<TensorType::kIQ2_XS, 256, 74, ScalePer16, kIq2Offset,
     }
   };
 };
-struct IQ2_S : LaneFormat<TensorType::kIQ2_S, 256, 82, ScalePer16, kIq2Offset, Order::kStride4> {
+struct IQ2_S : LaneFormat<TensorType::kIQ2_S, 256, 82, ScalePer16, kIq2Offset> {
   struct Block {
     const Floats factor;
     const Strip low[2], signs[2], tail;
@@ -290,20 +259,23 @@ struct IQ2_S : LaneFormat<TensorType::kIQ2_S, 256, 82, ScalePer16, kIq2Offset, O
           tail(load_strip(at, 66)) {}
     template <int k>
     void unit(Unit<Shape>& u) const {
-      const Vec sign = signs[k / 4].word[k % 4];
-      const CodePairs codes = pairs<k>();
+      Vec entry[4];
+      gather_entries<8 * (k % 4), 2, 2>(kIq2SWords, low[k / 4].word[k % 4], tail.word[k / 4], entry);
       u.factor[0] = factor;
       set_nibble_scales<k>(tail, u);
-      set_two_bit_values(codes.first, bits_from(kNibbles0To3, sign), u.w);
-      set_two_bit_values(codes.last, bits_from(kNibbles4To7, sign), u.w + 4);
-    }
-    template <int k>
-    CodePairs pairs() const {
-      const Vec bytes = low[k / 4].word[k % 4];
-      const TopBits<8 * (k % 4), 2, 2> tops{tail.word[k / 4]};
-      if constexpr (k % 2 == 0) return gather_codes(kIq2SWords, bytes, tops);
-      const auto index = index_of_bytes<1024>(swap_middle_bytes(bytes), tops.in_bytes());
-      return interleave(lookup(kIq2SLow, index), lookup(kIq2SHigh, index));
+      // Sign 4j + m at bit 2 of byte m.
+      static constexpr auto kSigns = [] {
+        struct {
+          ByteTable of[8];
+        } t{};
+        for (int j = 0; j < 8; ++j) t.of[j] = lane_bit_starts(4 * j - 2, 4 * j - 1, 4 * j, 4 * j + 1);
+        return t;
+      }();
+      for (int j = 0; j < 8; ++j) {
+        const Vec codes = j % 2 == 0 ? entry[j / 2] : shift16<2>(entry[j / 2]);
+        const Vec sign = bits_from(kSigns.of[j], signs[k / 4].word[k % 4]);
+        u.w[j] = lookup64(kIq2Table, select(spread(0x04040404), sign, codes));
+      }
     }
   };
 };
@@ -323,7 +295,7 @@ struct IQ3_XXS : LaneFormat<TensorType::kIQ3_XXS, 256, 98, ScalePer32, kIq3XxsOf
       const Vec word = signs_and_scales[k / 4].word[k % 4];
       const Vec signs = even_signs<kParityOfBits0To6>(bits_from(kSevenBits, word));
       u.factor[0] = factor;
-      u.scale[0] = odd_scale(_mm512_srli_epi32(word, 28));
+      u.scale[0] = odd_scale<28>(word);
       for (int half = 0; half < 2; ++half) {
         const auto index = index_of_bytes<256>(two.word[2 * (k % 2) + half], zero());
         set_three_bit_values(lookup(kIq3XxsLow, index), lookup(kIq3XxsHigh, index),
@@ -353,7 +325,7 @@ struct IQ3_S : LaneFormat<TensorType::kIQ3_S, 256, 110, ScalePer32, kIq3SOffset,
       const Vec ninth = _mm512_shuffle_epi8(high_bits[k / 4], kFourTimes.load());
       const Vec sign = signs[k / 4].word[k % 4];
       u.factor[0] = factor;
-      u.scale[0] = odd_scale(field<4 * k>(scales, 15));
+      u.scale[0] = odd_scale<4 * k>(scales);
       for (int half = 0; half < 2; ++half) {
         const Vec bytes = two.word[2 * (k % 2) + half];
         const EntryIndex<512> index{
@@ -368,16 +340,7 @@ struct IQ3_S : LaneFormat<TensorType::kIQ3_S, 256, 110, ScalePer32, kIq3SOffset,
   };
 };
 
-// The codes of a unit of IQ1, by turns.
-template <int k, class Tops>
-inline CodePairs ternary_codes(Vec low, const Tops& tops) {
-  if constexpr (k % 2 == 0) return gather_codes(kIq1Words, low, tops);
-  const Vec bytes = swap_middle_bytes(low), top_bytes = tops.in_bytes();
-  return interleave(lookup(kIq1Low, index_of_bytes<2048>(bytes, top_bytes)),
-                    lookup(kIq1High, bytes, top_bytes));
-}
-
-struct IQ1_S : LaneFormat<TensorType::kIQ1_S, 256, 50, ScalePer32OffsetPer8, 0, Order::kStride4> {
+struct IQ1_S : LaneFormat<TensorType::kIQ1_S, 256, 50, ScalePer32OffsetPer8, 0> {
   struct Block {
     const Floats factor;
     const Strip low[2], high;
@@ -389,17 +352,18 @@ struct IQ1_S : LaneFormat<TensorType::kIQ1_S, 256, 50, ScalePer32OffsetPer8, 0, 
     void unit(Unit<Shape>& u) const {
       constexpr int kFirstBit = 16 * (k % 2);
       const Vec word = high.word[k / 2];  // in each half: 4 x 3 bits of index, 3 of scale, the shift
-      const CodePairs codes = ternary_codes<k>(low[k / 4].word[k % 4], TopBits<kFirstBit, 3, 3>{word});
+      Vec entry[4];
+      gather_entries<kFirstBit, 3, 3>(kIq1Words, low[k / 4].word[k % 4], word, entry);
       const Vec sign = field<kFirstBit>(word, 0x8000);
       const Vec minus = or_(sign, _mm512_slli_epi32(sign, 16));
       u.factor[0] = factor;
-      u.scale[0] = odd_scale(field<kFirstBit + 12>(word, 7));
-      set_ternary_values(codes.first, minus, u.w, u.offset[0]);
-      set_ternary_values(codes.last, minus, u.w + 4, u.offset[1]);
+      u.scale[0] = odd_scale<kFirstBit + 12, 7>(word);
+      set_ternary_values(entry[0], entry[1], minus, u.w, u.offset[0]);
+      set_ternary_values(entry[2], entry[3], minus, u.w + 4, u.offset[1]);
     }
   };
 };
-struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16OffsetPer8, 0, Order::kStride4> {
+struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16OffsetPer8, 0> {
   struct Block {
     const Strip low[2], high, tail;
     Floats factor;
@@ -415,19 +379,20 @@ struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16OffsetPer8, 0, 
     void unit(Unit<Shape>& u) const {
       constexpr int kFirstBit = 16 * (k % 2);
       const Vec word = high.word[k / 2];  // in each half: 3 bits of index and the shift, four times
-      const CodePairs codes = ternary_codes<k>(low[k / 4].word[k % 4], TopBits<kFirstBit, 4, 3>{word});
+      Vec entry[4];
+      gather_entries<kFirstBit, 4, 3>(kIq1Words, low[k / 4].word[k % 4], word, entry);
       // Groups 4i .. 4i+3 have their 3 bits in 16-bit word i.
       constexpr int kFirstScaleBit = 16 * (k / 2 % 2) + 6 * (k % 2);
       u.factor[0] = factor;
-      u.scale[0] = odd_scale(field<kFirstScaleBit>(tail.word[2 + k / 4], 7));
-      u.scale[1] = odd_scale(field<kFirstScaleBit + 3>(tail.word[2 + k / 4], 7));
+      u.scale[0] = odd_scale<kFirstScaleBit, 7>(tail.word[2 + k / 4]);
+      u.scale[1] = odd_scale<kFirstScaleBit + 3, 7>(tail.word[2 + k / 4]);
       // Shifts are bits 3, 7, 11, 15: of each pair one in either half of the lane.
       const auto pair = [](Vec low_half, Vec high_half) {
         return or_(and_(low_half, spread(0x00000008)), and_(high_half, spread(0x00800000)));
       };
       const Vec h = field<kFirstBit>(word, 0xffff);
-      set_ternary_values(codes.first, pair(h, _mm512_slli_epi32(h, 16)), u.w, u.offset[0]);
-      set_ternary_values(codes.last, pair(_mm512_srli_epi32(h, 8), _mm512_slli_epi32(h, 8)), u.w + 4,
+      set_ternary_values(entry[0], entry[1], pair(h, _mm512_slli_epi32(h, 16)), u.w, u.offset[0]);
+      set_ternary_values(entry[2], entry[3], pair(_mm512_srli_epi32(h, 8), _mm512_slli_epi32(h, 8)), u.w + 4,
                          u.offset[1]);
     }
   };

@@ -16,6 +16,7 @@
 
 #include "services/gguf/tensor_type.h"
 #include "services/quant/code_book_entries.h"
+#include "services/quant/float_vec.h"
 #include "services/quant/half.h"
 #include "services/quant/simd.h"
 
@@ -377,24 +378,24 @@ struct IQ1_M : TernaryCodeBook<TensorType::kIQ1_M, 56, 16> {
   }
 };
 
-// ---- float types: load() gives 8 neighbouring values as float32, one() a single one
+// ---- float types: load() gives kFloatWidth neighbouring values as float32, one() a single one
 
 struct F32 {
   static constexpr TensorType kType = TensorType::kF32;
   static constexpr int kValueBytes = 4;
-  static Floats8 load(const std::byte* p) { return load_floats(p); }
+  static FloatVec load(const std::byte* p) { return load_vec(p); }
   static float one(const std::byte* p) { return load_as<float>(p); }
 };
 struct F16 {
   static constexpr TensorType kType = TensorType::kF16;
   static constexpr int kValueBytes = 2;
-  static Floats8 load(const std::byte* p) { return load_halfs(p); }
+  static FloatVec load(const std::byte* p) { return load_halfs(p); }
   static float one(const std::byte* p) { return half_to_float(load_u16(p)); }
 };
 struct BF16 {
   static constexpr TensorType kType = TensorType::kBF16;
   static constexpr int kValueBytes = 2;
-  static Floats8 load(const std::byte* p) { return load_bf16(p); }
+  static FloatVec load(const std::byte* p) { return load_bf16(p); }
   static float one(const std::byte* p) { return bf16_to_float(load_u16(p)); }
 };
 

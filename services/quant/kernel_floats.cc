@@ -16,7 +16,7 @@ float dot(const float* a, const float* b, std::size_t count) {
 float sum(const float* x, std::size_t count) {
   Lanes lanes;
   lanes.feed(
-      count, [&](std::size_t i, Floats8 acc) { return plus(acc, load_floats(x + i)); },
+      count, [&](std::size_t i, FloatVec acc) { return plus(acc, load_vec(x + i)); },
       [&](std::size_t i, float acc) { return acc + x[i]; });
   return lanes.total();
 }

@@ -1,6 +1,7 @@
 #include "services/quant/kernels.h"
 
 #include <cstdlib>
+#include <iterator>
 #include <vector>
 
 #include "services/base/check.h"
@@ -45,47 +46,33 @@ bool has_amx() {
          syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// avx2 with other products of quantized types.
-const TypeTable* with_products(const ProductTable& products, TypeTable& table) {
-  table = avx2::kTypes;
-  for (uint32_t id = 0; id < kTensorTypeIds; ++id) {
-    if (products[id] != nullptr) table[id].product_q8 = products[id];
-  }
-  return &table;
-}
-const TypeTable* avx2_types() {
-  static TypeTable table;
-  return with_products(avx2_lanes::kProducts, table);
-}
-const TypeTable* avx2_vnni_types() {
-  static TypeTable table;
-  return with_products(avx2_vnni::kProducts, table);
-}
-const TypeTable* avx512_types() {
-  static TypeTable table;
-  return with_products(avx512::kProducts, table);
-}
-const TypeTable* amx_types() {
-  static TypeTable table;
-  return with_products(amx::kProducts, table);
-}
 #endif
 
 // Slowest first.
 struct Variant {
-  Kernels kernels;
+  std::string_view name;
   bool (*runs)();
-  const TypeTable* (*types)() = nullptr;  // made when the variant runs, instead of those of `kernels`
+  const TypeTable* types;
+  const FloatKernels* floats;
+  const ProductTable* products = nullptr;  // of quantized types, instead of those of `types`
 };
 constexpr Variant kVariants[] = {
-    {{"scalar", &scalar::kTypes, &scalar::kFloats}, everywhere},
+    {"scalar", everywhere, &scalar::kTypes, &scalar::kFloats},
 #ifdef STRATA_KERNELS_X86
-    {{"avx2", nullptr, &avx2::kFloats}, has_avx2, avx2_types},
-    {{"avx2_vnni", nullptr, &avx2::kFloats}, has_avx2_vnni, avx2_vnni_types},
-    {{"avx512", nullptr, &avx2::kFloats}, has_avx512, avx512_types},
-    {{"amx", nullptr, &avx2::kFloats}, has_amx, amx_types},
+    {"avx2", has_avx2, &avx2::kTypes, &avx2::kFloats, &avx2_lanes::kProducts},
+    {"avx2_vnni", has_avx2_vnni, &avx2::kTypes, &avx2::kFloats, &avx2_vnni::kProducts},
+    {"avx512", has_avx512, &avx512::kTypes, &avx512::kFloats, &avx512_lanes::kProducts},
+    {"amx", has_amx, &avx512::kTypes, &avx512::kFloats, &amx::kProducts},
 #endif
 };
+
+TypeTable table_of(const Variant& variant) {
+  TypeTable table = *variant.types;
+  for (uint32_t id = 0; variant.products != nullptr && id < kTensorTypeIds; ++id) {
+    if ((*variant.products)[id] != nullptr) table[id].product_q8 = (*variant.products)[id];
+  }
+  return table;
+}
 
 const Kernels& choose() {
   const auto available = available_kernels();
@@ -101,12 +88,13 @@ const Kernels& choose() {
 }  // namespace
 
 std::span<const Kernels> available_kernels() {
+  static TypeTable tables[std::size(kVariants)];
   static const std::vector<Kernels> runnable = [] {
     std::vector<Kernels> found;
     for (const Variant& variant : kVariants) {
       if (!variant.runs()) continue;
-      found.push_back(variant.kernels);
-      if (variant.types != nullptr) found.back().types = variant.types();
+      TypeTable& table = tables[found.size()] = table_of(variant);
+      found.push_back({variant.name, &table, variant.floats});
     }
     return found;
   }();

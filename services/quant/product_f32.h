@@ -9,47 +9,50 @@
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 
 inline constexpr uint32_t kLanes = 64;
-inline constexpr uint32_t kParts = kLanes / 8;
+inline constexpr uint32_t kParts = kLanes / kFloatWidth;
 
-// The lanes of one dot product in vectors: lane l is element l % 8 of part l / 8. Eight independent
-// accumulators also hide the latency of fma on two ports.
+// The lanes of one dot product in vectors: lane l is element l % kFloatWidth of part l / kFloatWidth.
+// Independent accumulators also hide the latency of fma.
 struct Lanes {
-  Floats8 part[kParts];
+  FloatVec part[kParts];
 
   Lanes() {
-    for (Floats8& p : part) p = zero_floats();
+    for (FloatVec& p : part) p = zero_vec();
   }
 
-  // Feeds elements 0..count-1: step8(i, lanes) takes eight from i on, step1(i, lane) a single one. May be
-  // called again for the elements that follow if count was a multiple of 64.
-  template <class Step8, class Step1>
-  void feed(std::size_t count, Step8 step8, Step1 step1) {
+  // Feeds elements 0..count-1: step(i, lanes) takes kFloatWidth from i on, step1(i, lane) a single one. May
+  // be called again for the elements that follow if count was a multiple of 64.
+  template <class Step, class Step1>
+  void feed(std::size_t count, Step step, Step1 step1) {
     std::size_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
-      for (uint32_t p = 0; p < kParts; ++p) part[p] = step8(i + 8 * p, part[p]);
+      for (uint32_t p = 0; p < kParts; ++p) part[p] = step(i + kFloatWidth * p, part[p]);
     }
-    for (uint32_t p = 0; i < count; ++p, i += 8) {
-      if (i + 8 <= count) {
-        part[p] = step8(i, part[p]);
+    for (uint32_t p = 0; i < count; ++p, i += kFloatWidth) {
+      if (i + kFloatWidth <= count) {
+        part[p] = step(i, part[p]);
         continue;
       }
-      float lane[8];
-      store_floats(part[p], lane);
+      float lane[kFloatWidth];
+      store_vec(part[p], lane);
       for (std::size_t l = 0; i + l < count; ++l) lane[l] = step1(i + l, lane[l]);
-      part[p] = load_floats(lane);
+      part[p] = load_vec(lane);
     }
   }
 
   // Lanes l and l+32, then l+16, +8, +4, +2, +1.
   float total() const {
-    const Floats8 four[4] = {plus(part[0], part[4]), plus(part[1], part[5]), plus(part[2], part[6]),
-                             plus(part[3], part[7])};
-    float lane[8];
-    store_floats(plus(plus(four[0], four[2]), plus(four[1], four[3])), lane);
-    for (int i = 0; i < 4; ++i) lane[i] += lane[i + 4];
-    lane[0] += lane[2];
-    lane[1] += lane[3];
-    return lane[0] + lane[1];
+    FloatVec sums[kParts];
+    for (uint32_t p = 0; p < kParts; ++p) sums[p] = part[p];
+    for (uint32_t half = kParts / 2; half > 0; half /= 2) {
+      for (uint32_t p = 0; p < half; ++p) sums[p] = plus(sums[p], sums[p + half]);
+    }
+    float lane[kFloatWidth];
+    store_vec(sums[0], lane);
+    for (uint32_t half = kFloatWidth / 2; half > 0; half /= 2) {
+      for (uint32_t l = 0; l < half; ++l) lane[l] += lane[l + half];
+    }
+    return lane[0];
   }
 };
 
@@ -58,17 +61,19 @@ template <class F>
 inline void feed_products(Lanes& lanes, const std::byte* w, const float* x, std::size_t count) {
   lanes.feed(
       count,
-      [&](std::size_t i, Floats8 acc) {
-        return fma8(F::load(w + i * F::kValueBytes), load_floats(x + i), acc);
+      [&](std::size_t i, FloatVec acc) {
+        return fma_vec(F::load(w + i * F::kValueBytes), load_vec(x + i), acc);
       },
       [&](std::size_t i, float acc) { return __builtin_fmaf(F::one(w + i * F::kValueBytes), x[i], acc); });
 }
 
-// kRows x kTokens dot products, kPartsAtOnce of the 8 parts of their lanes at a time: always 8 accumulators,
-// each value that is loaded used kRows or kTokens times.
+// kRows x kTokens dot products, kPartsAtOnce of the parts of their lanes at a time: as many accumulators as
+// there is room for, each value that is loaded used kRows or kTokens times.
 template <class F, uint32_t kRows, uint32_t kTokens>
 inline void float_tile(const ProductArgs& args, uint32_t row, uint32_t token) {
-  constexpr uint32_t kPartsAtOnce = kParts / (kRows * kTokens);
+  constexpr uint32_t kRoom = kFloatAccumulators / (kRows * kTokens);
+  constexpr uint32_t kPartsAtOnce = kRoom < kParts ? kRoom : kParts;
+  constexpr std::size_t kAhead = 2048;  // bytes: the rows behind are the ones that come next
   const std::byte* w[kRows];
   const float* x[kTokens];
   for (uint32_t r = 0; r < kRows; ++r) w[r] = args.weights + std::size_t{row + r} * args.row_bytes;
@@ -76,19 +81,24 @@ inline void float_tile(const ProductArgs& args, uint32_t row, uint32_t token) {
   const std::size_t whole = args.cols / kLanes * kLanes;
   Lanes lanes[kRows][kTokens];
   for (uint32_t first = 0; first < kParts; first += kPartsAtOnce) {
-    Floats8 acc[kRows][kTokens][kPartsAtOnce];
+    FloatVec acc[kRows][kTokens][kPartsAtOnce];
     for (auto& of_row : acc) {
       for (auto& of_token : of_row) {
-        for (Floats8& a : of_token) a = zero_floats();
+        for (FloatVec& a : of_token) a = zero_vec();
       }
     }
-    for (std::size_t i = 8 * first; i < whole; i += kLanes) {
+    for (std::size_t i = kFloatWidth * first; i < whole; i += kLanes) {
+      if constexpr (kRows * kTokens == 1) {
+        for (std::size_t byte = 0; byte < kLanes * F::kValueBytes; byte += 64)
+          __builtin_prefetch(w[0] + i * F::kValueBytes + kAhead + byte);
+      }
       for (uint32_t p = 0; p < kPartsAtOnce; ++p) {
-        Floats8 weights[kRows];
-        for (uint32_t r = 0; r < kRows; ++r) weights[r] = F::load(w[r] + (i + 8 * p) * F::kValueBytes);
+        const std::size_t at = i + kFloatWidth * p;
+        FloatVec weights[kRows];
+        for (uint32_t r = 0; r < kRows; ++r) weights[r] = F::load(w[r] + at * F::kValueBytes);
         for (uint32_t t = 0; t < kTokens; ++t) {
-          const Floats8 activations = load_floats(x[t] + i + 8 * p);
-          for (uint32_t r = 0; r < kRows; ++r) acc[r][t][p] = fma8(weights[r], activations, acc[r][t][p]);
+          const FloatVec activations = load_vec(x[t] + at);
+          for (uint32_t r = 0; r < kRows; ++r) acc[r][t][p] = fma_vec(weights[r], activations, acc[r][t][p]);
         }
       }
     }
@@ -100,7 +110,8 @@ inline void float_tile(const ProductArgs& args, uint32_t row, uint32_t token) {
   }
   for (uint32_t r = 0; r < kRows; ++r) {
     for (uint32_t t = 0; t < kTokens; ++t) {
-      feed_products<F>(lanes[r][t], w[r] + whole * F::kValueBytes, x[t] + whole, args.cols - whole);
+      if (whole < args.cols)
+        feed_products<F>(lanes[r][t], w[r] + whole * F::kValueBytes, x[t] + whole, args.cols - whole);
       args.y[token + t][row + r] = lanes[r][t].total() * args.scale;
     }
   }
@@ -109,15 +120,22 @@ inline void float_tile(const ProductArgs& args, uint32_t row, uint32_t token) {
 template <class F, uint32_t kRows>
 inline void float_rows(const ProductArgs& args, uint32_t row) {
   uint32_t token = 0;
+  if constexpr (kFloatAccumulators >= 4 * kRows) {
+    for (; token + 4 <= args.tokens; token += 4) float_tile<F, kRows, 4>(args, row, token);
+  }
   for (; token + 2 <= args.tokens; token += 2) float_tile<F, kRows, 2>(args, row, token);
   if (token < args.tokens) float_tile<F, kRows, 1>(args, row, token);
 }
 
-// One token reads each row once, from end to end, as memory likes it; more tokens take two rows at a time.
+// One token reads each row once, from end to end, as memory likes it; more tokens take several rows at a
+// time.
 template <class F>
 void product_float(const ProductArgs& args) {
   uint32_t row = args.row_begin;
   if (args.tokens > 1) {
+    if constexpr (kFloatAccumulators >= 16) {
+      for (; row + 4 <= args.row_end; row += 4) float_rows<F, 4>(args, row);
+    }
     for (; row + 2 <= args.row_end; row += 2) float_rows<F, 2>(args, row);
   }
   for (; row < args.row_end; ++row) float_rows<F, 1>(args, row);

@@ -25,13 +25,6 @@ struct alignas(64) ActivationUnit {
 };
 static_assert(sizeof(ActivationUnit) == 64);
 
-// Four bytes at p in every lane.
-inline Vec spread_four(const void* p) {
-  int32_t v;
-  __builtin_memcpy(&v, p, sizeof v);
-  return _mm512_set1_epi32(v);
-}
-
 inline constexpr uint32_t kChunkUnits = 8;   // units in the buffer: 256 columns
 inline constexpr uint32_t kTileTokens = 16;  // tokens that share a pass over the buffer
 inline constexpr uint32_t kTokensMax = 64;   // of one call
@@ -113,11 +106,11 @@ inline Dots<S> dots(const Unit<S>& u, const ActivationUnit& x) {
   Dots<S> dot = dot_starts(u, x);
   if constexpr (S::kHalves) {
     for (int j = 0; j < 4; ++j) {
-      dot.of[0] = add_dot4(dot.of[0], u.w[j], spread_four(x.q + 4 * j));
-      dot.of[1] = add_dot4(dot.of[1], u.w[j + 4], spread_four(x.q + 4 * (j + 4)));
+      dot.of[0] = add_dot4(dot.of[0], u.w[j], x.q + 4 * j);
+      dot.of[1] = add_dot4(dot.of[1], u.w[j + 4], x.q + 4 * (j + 4));
     }
   } else {
-    for (int j = 0; j < 8; ++j) dot.of[0] = add_dot4(dot.of[0], u.w[j], spread_four(x.q + 4 * j));
+    for (int j = 0; j < 8; ++j) dot.of[0] = add_dot4(dot.of[0], u.w[j], x.q + 4 * j);
   }
   return dot;
 }

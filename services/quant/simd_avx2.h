@@ -175,10 +175,6 @@ inline Floats8 times(Floats8 a, Floats8 b) { return _mm256_mul_ps(a, b); }
 inline Floats8 plus(Floats8 a, Floats8 b) { return _mm256_add_ps(a, b); }
 inline Floats8 negative(Floats8 a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
 inline Floats8 fma8(Floats8 a, Floats8 b, Floats8 c) { return _mm256_fmadd_ps(a, b, c); }
-inline Floats8 load_halfs(const std::byte* p) { return _mm256_cvtph_ps(load16(p)); }
-inline Floats8 load_bf16(const std::byte* p) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16));
-}
 inline Floats8 halfs_to_floats(const uint16_t (&h)[8]) { return _mm256_cvtph_ps(load16(h)); }
 
 }  // namespace strata::quant::STRATA_KERNEL_VARIANT

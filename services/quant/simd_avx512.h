@@ -177,7 +177,16 @@ inline void add_fifth_bits(Vec plane, Vec (&w)[8]) {
   for (int j = 0; j < 8; ++j) w[j] = or_(w[j], and_(bits_from(kStarts.of[j], plane), spread(0x10101010)));
 }
 
-// sum += four products of unsigned bytes of `w` and signed bytes of `x`, by lanes; exact.
-inline Vec add_dot4(Vec sum, Vec w, Vec x) { return _mm512_dpbusd_epi32(sum, w, x); }
+using Int32MayAlias [[gnu::may_alias]] = int32_t;
+
+// Four bytes at p in every lane.
+inline Vec spread_four(const void* p) { return _mm512_set1_epi32(*static_cast<const Int32MayAlias*>(p)); }
+// sum += four products of unsigned bytes of `w` and the signed bytes at `x`, by lanes; exact. The memory
+// operand spreads the bytes by itself, which the compiler (GCC 12) leaves to an instruction of its own: a
+// sixth of the time of a tile of tokens.
+inline Vec add_dot4(Vec sum, Vec w, const int8_t* x) {
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*reinterpret_cast<const Int32MayAlias*>(x)));
+  return sum;
+}
 
 }  // namespace strata::quant::STRATA_KERNEL_VARIANT

@@ -185,16 +185,6 @@ inline Floats8 fma8(Floats8 a, Floats8 b, Floats8 c) {
   for (int i = 0; i < 8; ++i) c.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
   return c;
 }
-inline Floats8 load_halfs(const std::byte* p) {
-  Floats8 r;
-  for (int i = 0; i < 8; ++i) r.v[i] = half_to_float(load_u16(p + 2 * i));
-  return r;
-}
-inline Floats8 load_bf16(const std::byte* p) {
-  Floats8 r;
-  for (int i = 0; i < 8; ++i) r.v[i] = bf16_to_float(load_u16(p + 2 * i));
-  return r;
-}
 inline Floats8 halfs_to_floats(const uint16_t (&h)[8]) {
   Floats8 r;
   for (int i = 0; i < 8; ++i) r.v[i] = half_to_float(h[i]);

@@ -7,8 +7,8 @@
 
 namespace strata::quant {
 
-// Products of quantized types by lanes of eight or sixteen rows (product_avx2.h, product_lanes.h): everything
-// else is that of avx2.
+// Products of quantized types by lanes of eight or sixteen rows (product_avx2.h, product_lanes.h). Sources of
+// their own, so in namespaces of their own.
 using ProductTable = std::array<void (*)(const ProductArgs&), kTensorTypeIds>;
 
 namespace scalar {
@@ -28,8 +28,12 @@ namespace avx2_vnni {  // the same with dot products in one instruction, for CPU
 extern const ProductTable kProducts;
 }  // namespace avx2_vnni
 namespace avx512 {
-extern const ProductTable kProducts;
+extern const TypeTable kTypes;
+extern const FloatKernels kFloats;
 }  // namespace avx512
+namespace avx512_lanes {
+extern const ProductTable kProducts;
+}  // namespace avx512_lanes
 namespace amx {
 extern const ProductTable kProducts;
 }  // namespace amx
