@@ -8,44 +8,16 @@
 #include <algorithm>
 #include <cstring>
 
-#include "services/quant/test_inputs.h"
+#include "cpu-expert-worker/test_layer.h"
 
 namespace strata::cpu_expert_worker {
 namespace {
 
-using quant::Matrix;
 using quant::TensorType;
 
-constexpr uint32_t kHidden = 256;
-constexpr uint32_t kExperts = 12;
+constexpr uint32_t kHidden = TestLayer::kHidden;
+constexpr uint32_t kExperts = TestLayer::kExperts;
 constexpr uint32_t kTokensMax = 20;
-
-struct Types {
-  TensorType gate, up, down;
-};
-
-// One layer of random experts, as it would lie in a file.
-struct TestLayer {
-  TestLayer(const Types& types, uint32_t width) {
-    quant::tests::Generator random(width);
-    const auto make = [&](TensorType type, uint32_t rows, uint32_t cols, std::vector<std::byte>& data,
-                          std::size_t& expert_bytes) {
-      data = quant::tests::weights(random, type, kExperts * rows, cols);
-      expert_bytes = data.size() / kExperts;
-      return Matrix{
-          .type = type, .rows = rows, .cols = cols, .data = data.data(), .row_bytes = expert_bytes / rows};
-    };
-    layer.count = kExperts;
-    layer.hidden = kHidden;
-    layer.width = width;
-    layer.gate = make(types.gate, width, kHidden, gate, layer.gate_expert_bytes);
-    layer.up = make(types.up, width, kHidden, up, layer.up_expert_bytes);
-    layer.down = make(types.down, kHidden, width, down, layer.down_expert_bytes);
-  }
-  std::span<const model::LayerExperts> layers() const { return {&layer, 1}; }
-  std::vector<std::byte> gate, up, down;
-  model::LayerExperts layer;
-};
 
 class ExpertJobTest : public testing::Test {
  protected:
@@ -125,10 +97,10 @@ void compute_in_turn(ExpertJob& job, WorkShares& shares, std::vector<JobScratch>
 }
 
 TEST_F(ExpertJobTest, PartsHaveTheSameBitsForAnyThreadsExpertsTokensAndSplit) {
-  const Types kinds[] = {{TensorType::kQ4_K, TensorType::kQ4_K, TensorType::kIQ4_NL},
-                         {TensorType::kQ8_0, TensorType::kQ2_0, TensorType::kBF16}};
+  const TestLayer::Types kinds[] = {{TensorType::kQ4_K, TensorType::kQ4_K, TensorType::kIQ4_NL},
+                                    {TensorType::kQ8_0, TensorType::kQ2_0, TensorType::kBF16}};
   uint32_t split_seen = 0, whole_seen = 0;
-  for (const Types& types : kinds) {
+  for (const TestLayer::Types& types : kinds) {
     for (const uint32_t width : {192U, 64U}) {
       const TestLayer layer(types, width);
       for (uint32_t experts = 1; experts <= 9; ++experts) {

@@ -2,33 +2,9 @@
 // new.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "services/expert/expert.h"
 #include "services/quant/test_inputs.h"
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes); memory != nullptr) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  const auto align = static_cast<std::size_t>(alignment);
-  if (void* memory = std::aligned_alloc(align, (bytes + align - 1) / align * align); memory != nullptr)
-    return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/support/count_allocations.h"
 
 namespace strata::expert {
 namespace {
@@ -37,6 +13,7 @@ using quant::Activations;
 using quant::Matrix;
 using quant::Numerics;
 using quant::TensorType;
+using tests::allocations;
 
 TEST(Allocation, ReservedScratchAndReboundActivationsAllocateNothing) {
   constexpr uint32_t kHidden = 256, kWidth = 64, kTokens = 40;
