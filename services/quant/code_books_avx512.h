@@ -50,28 +50,28 @@ inline Vec lookup(const CodeBytes<kEntries>& table, const EntryIndex<kEntries>& 
 
 // Entries to be gathered, 32 bits each: byte j has the codes of values j and j + 4, from bit kBit and from
 // kBit + 2 on.
-template <std::size_t kEntries, int kBit>
+template <std::size_t kEntries>
 struct CodeWords {
   uint32_t word[kEntries];
 };
-template <int kBit, std::size_t kEntries>
-constexpr CodeWords<kEntries, kBit> code_words(const uint16_t (&codes)[kEntries]) {
-  CodeWords<kEntries, kBit> t{};
+template <int kBit, int kOtherBit, std::size_t kEntries>
+constexpr CodeWords<kEntries> code_words(const uint16_t (&codes)[kEntries]) {
+  CodeWords<kEntries> t{};
   for (std::size_t i = 0; i < kEntries; ++i) {
     for (int value = 0; value < 8; ++value) {
       const uint32_t code = (codes[i] >> (2 * value)) & 3u;
-      t.word[i] |= code << (8 * (value % 4) + kBit + 2 * (value / 4));
+      t.word[i] |= code << (8 * (value % 4) + (value < 4 ? kBit : kOtherBit));
     }
   }
   return t;
 }
-inline constexpr auto kIq2SWords = code_words<0>(kIq2SCodes);
-inline constexpr auto kIq1Words = code_words<3>(kIq1Codes);
+inline constexpr auto kIq2SWords = code_words<0, 4>(kIq2SCodes);
+inline constexpr auto kIq1Words = code_words<3, 5>(kIq1Codes);
 
 // The words of a unit's four entries. Indices: the bytes of `low`, with kWidth bits of `tops` above each,
 // entry e's from bit kFirstBit + e * kStep on.
-template <int kFirstBit, int kStep, int kWidth, std::size_t kEntries, int kBit>
-inline void gather_entries(const CodeWords<kEntries, kBit>& words, Vec low, Vec tops, Vec (&entry)[4]) {
+template <int kFirstBit, int kStep, int kWidth, std::size_t kEntries>
+inline void gather_entries(const CodeWords<kEntries>& words, Vec low, Vec tops, Vec (&entry)[4]) {
   static constexpr ByteTable kStarts =
       lane_bit_starts(kFirstBit, kFirstBit + kStep, kFirstBit + 2 * kStep, kFirstBit + 3 * kStep);
   const Vec high = and_(bits_from(kStarts, tops), spread(((1u << kWidth) - 1) * 0x01010101u));
@@ -154,16 +154,20 @@ inline void set_two_bit_values(Vec codes, Vec signs, Vec* w) {
   w[2] = lookup64(kIq2Table, select(sign_bit, signs, shift16<4>(codes)));
   w[3] = lookup64(kIq2Table, select(sign_bit, shift16<1>(signs), shift16<6>(codes)));
 }
-// Two entries of IQ1: 8 times the code, which is 8 - shift more than the value; the shift of each entry is -1
-// where the half of the lane of `minus` that is the entry's is not 0, else 1.
-inline void set_ternary_values(Vec entry0, Vec entry1, Vec minus, Vec* w, Vec& offset) {
+// Two entries of IQ1, as 8 times the code: 7 more than the value, or 9 where the entry's shift is -1.
+inline void set_ternary_values(Vec entry0, Vec entry1, Vec* w) {
   const Vec code = spread(0x18181818);
   w[0] = and_(entry0, code);
   w[1] = and_(shift16<2>(entry0), code);
   w[2] = and_(entry1, code);
   w[3] = and_(shift16<2>(entry1), code);
-  offset =
-      _mm512_mask_blend_epi16(_mm512_test_epi16_mask(minus, minus), spread(0xfff9fff9), spread(0xfff7fff7));
+}
+inline constexpr int kIq1Offset = 7;
+// Bits of a lane as the integers 0 and 1 in its halves.
+template <int kBit, int kOtherBit>
+inline Vec bits_in_halves(Vec a) {
+  static constexpr ByteTable kStarts = lane_bit_starts(kBit, 0, kOtherBit, 0);
+  return and_(bits_from(kStarts, a), spread(0x00010001));
 }
 // One half of a unit from four entries of four values: bytes of `low` hold values 0 and 1 of an entry, of
 // `high` 2 and 3.
@@ -263,18 +267,15 @@ struct IQ2_S : LaneFormat<TensorType::kIQ2_S, 256, 82, ScalePer16, kIq2Offset> {
       gather_entries<8 * (k % 4), 2, 2>(kIq2SWords, low[k / 4].word[k % 4], tail.word[k / 4], entry);
       u.factor[0] = factor;
       set_nibble_scales<k>(tail, u);
-      // Sign 4j + m at bit 2 of byte m.
-      static constexpr auto kSigns = [] {
-        struct {
-          ByteTable of[8];
-        } t{};
-        for (int j = 0; j < 8; ++j) t.of[j] = lane_bit_starts(4 * j - 2, 4 * j - 1, 4 * j, 4 * j + 1);
-        return t;
-      }();
-      for (int j = 0; j < 8; ++j) {
-        const Vec codes = j % 2 == 0 ? entry[j / 2] : shift16<2>(entry[j / 2]);
-        const Vec sign = bits_from(kSigns.of[j], signs[k / 4].word[k % 4]);
-        u.w[j] = lookup64(kIq2Table, select(spread(0x04040404), sign, codes));
+      // Signs m and m + 4 of each entry at bits 2 and 6 of byte m.
+      static constexpr ByteTable kSigns[4] = {lane_bit_starts(-2, -1, 0, 1), lane_bit_starts(6, 7, 8, 9),
+                                              lane_bit_starts(14, 15, 16, 17),
+                                              lane_bit_starts(22, 23, 24, 25)};
+      for (int e = 0; e < 4; ++e) {
+        const Vec sign = bits_from(kSigns[e], signs[k / 4].word[k % 4]);
+        const Vec both = select(spread(0x44444444), sign, entry[e]);
+        u.w[2 * e] = lookup64(kIq2Table, both);
+        u.w[2 * e + 1] = lookup64(kIq2Table, shift16<4>(both));
       }
     }
   };
@@ -340,7 +341,7 @@ struct IQ3_S : LaneFormat<TensorType::kIQ3_S, 256, 110, ScalePer32, kIq3SOffset,
   };
 };
 
-struct IQ1_S : LaneFormat<TensorType::kIQ1_S, 256, 50, ScalePer32OffsetPer8, 0> {
+struct IQ1_S : LaneFormat<TensorType::kIQ1_S, 256, 50, ScalePer32Minus, kIq1Offset> {
   struct Block {
     const Floats factor;
     const Strip low[2], high;
@@ -354,16 +355,15 @@ struct IQ1_S : LaneFormat<TensorType::kIQ1_S, 256, 50, ScalePer32OffsetPer8, 0> 
       const Vec word = high.word[k / 2];  // in each half: 4 x 3 bits of index, 3 of scale, the shift
       Vec entry[4];
       gather_entries<kFirstBit, 3, 3>(kIq1Words, low[k / 4].word[k % 4], word, entry);
-      const Vec sign = field<kFirstBit>(word, 0x8000);
-      const Vec minus = or_(sign, _mm512_slli_epi32(sign, 16));
       u.factor[0] = factor;
       u.scale[0] = odd_scale<kFirstBit + 12, 7>(word);
-      set_ternary_values(entry[0], entry[1], minus, u.w, u.offset[0]);
-      set_ternary_values(entry[2], entry[3], minus, u.w + 4, u.offset[1]);
+      u.minus[0] = bits_in_halves<kFirstBit + 15, kFirstBit + 15>(word);
+      set_ternary_values(entry[0], entry[1], u.w);
+      set_ternary_values(entry[2], entry[3], u.w + 4);
     }
   };
 };
-struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16OffsetPer8, 0> {
+struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16Minus, kIq1Offset> {
   struct Block {
     const Strip low[2], high, tail;
     Floats factor;
@@ -386,14 +386,10 @@ struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16OffsetPer8, 0> 
       u.factor[0] = factor;
       u.scale[0] = odd_scale<kFirstScaleBit, 7>(tail.word[2 + k / 4]);
       u.scale[1] = odd_scale<kFirstScaleBit + 3, 7>(tail.word[2 + k / 4]);
-      // Shifts are bits 3, 7, 11, 15: of each pair one in either half of the lane.
-      const auto pair = [](Vec low_half, Vec high_half) {
-        return or_(and_(low_half, spread(0x00000008)), and_(high_half, spread(0x00800000)));
-      };
-      const Vec h = field<kFirstBit>(word, 0xffff);
-      set_ternary_values(entry[0], entry[1], pair(h, _mm512_slli_epi32(h, 16)), u.w, u.offset[0]);
-      set_ternary_values(entry[2], entry[3], pair(_mm512_srli_epi32(h, 8), _mm512_slli_epi32(h, 8)), u.w + 4,
-                         u.offset[1]);
+      u.minus[0] = bits_in_halves<kFirstBit + 3, kFirstBit + 7>(word);
+      u.minus[1] = bits_in_halves<kFirstBit + 11, kFirstBit + 15>(word);
+      set_ternary_values(entry[0], entry[1], u.w);
+      set_ternary_values(entry[2], entry[3], u.w + 4);
     }
   };
 };

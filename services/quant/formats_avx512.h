@@ -6,7 +6,7 @@
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 
-using ScalePer32OffsetPer8 = UnitShape<32, MinimumKind::kNone, false, true>;
-using ScalePer16OffsetPer8 = UnitShape<16, MinimumKind::kNone, false, true>;
+using ScalePer32Minus = UnitShape<32, MinimumKind::kNone, false, true>;
+using ScalePer16Minus = UnitShape<16, MinimumKind::kNone, false, true>;
 
 }  // namespace strata::quant::STRATA_KERNEL_VARIANT

@@ -24,14 +24,15 @@ enum class Order : uint8_t {
 enum class MinimumKind : uint8_t { kNone, kFloat, kInteger };
 
 // kGroup: values that share an integer scale, 0 if there is none. kFactorPer16: a float factor of each half
-// instead. kOffsetPer8: what is added to the weights differs between rows and groups of 8 values.
+// instead. kMinusTwo: the weights are smaller by 2 in halves of
+// the values that a dot product is of, differently between rows.
 template <int kGroup, MinimumKind kMinimumKind = MinimumKind::kNone, bool kFactorPer16 = false,
-          bool kOffsetPer8 = false>
+          bool kMinusTwo = false>
 struct UnitShape {
   static constexpr bool kScaled = kGroup != 0;
   static constexpr bool kHalves = kGroup == 16 || kFactorPer16;  // two dot products, of 16 values each
   static constexpr bool kFactors = kFactorPer16;
-  static constexpr bool kOffsets = kOffsetPer8;
+  static constexpr bool kMinus = kMinusTwo;
   static constexpr MinimumKind kMinimum = kMinimumKind;
 };
 
@@ -40,7 +41,8 @@ template <class S>
 struct Unit {
   using Shape = S;
   Vec w[8];
-  Vec offset[S::kOffsets ? 2 : 1];  // two 16-bit integers a lane: those of a half's groups of 8, negated
+  Vec minus[S::kHalves ? 2 : 1];  // 16-bit integers: how often 2 is to be taken off each half of what a dot
+                                  // product is of
   Floats factor[S::kFactors ? 2 : 1];
   Floats scale[S::kHalves ? 2 : 1];  // integers
   Floats minimum_factor;             // with its sign: it is added

@@ -48,7 +48,7 @@ inline constexpr TileConfig kTileConfig = [] {
 
 struct AmxTiles {
   // Below that many tokens the vector instructions are as fast.
-  static constexpr uint32_t kTokensMin = 6;
+  static constexpr uint32_t kTokensMin = 12;
 
   template <class S>
   static void begin() {

@@ -120,22 +120,16 @@ inline void float_tile(const ProductArgs& args, uint32_t row, uint32_t token) {
 template <class F, uint32_t kRows>
 inline void float_rows(const ProductArgs& args, uint32_t row) {
   uint32_t token = 0;
-  if constexpr (kFloatAccumulators >= 4 * kRows) {
-    for (; token + 4 <= args.tokens; token += 4) float_tile<F, kRows, 4>(args, row, token);
-  }
   for (; token + 2 <= args.tokens; token += 2) float_tile<F, kRows, 2>(args, row, token);
   if (token < args.tokens) float_tile<F, kRows, 1>(args, row, token);
 }
 
-// One token reads each row once, from end to end, as memory likes it; more tokens take several rows at a
+// One token reads each row once, from end to end, as memory likes it; more tokens take two rows at a
 // time.
 template <class F>
 void product_float(const ProductArgs& args) {
   uint32_t row = args.row_begin;
   if (args.tokens > 1) {
-    if constexpr (kFloatAccumulators >= 16) {
-      for (; row + 4 <= args.row_end; row += 4) float_rows<F, 4>(args, row);
-    }
     for (; row + 2 <= args.row_end; row += 2) float_rows<F, 2>(args, row);
   }
   for (; row < args.row_end; ++row) float_rows<F, 1>(args, row);

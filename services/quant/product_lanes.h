@@ -17,10 +17,10 @@ namespace strata::quant::STRATA_KERNEL_VARIANT {
 
 // One token's activations of a unit, as kernels read them: a cache line.
 struct alignas(64) ActivationUnit {
-  int8_t q[32];        // in the order of the format: lane value j meets w[j]
-  int32_t start[2];    // -kOffset * sum, where the dot products begin: of the halves, or of the unit and 0
-  float sum[2];        // the sums: of the halves, or of the unit and 0
-  int16_t sum8[2][2];  // of groups of 8, for formats with offsets of groups
+  int8_t q[32];         // in the order of the format: lane value j meets w[j]
+  int32_t start[2];     // -kOffset * sum, where the dot products begin: of the halves, or of the unit and 0
+  float sum[2];         // the sums: of the halves, or of the unit and 0
+  int16_t minus[2][2];  // -2 * the sums of both halves of what each dot product is of
   float d;
 };
 static_assert(sizeof(ActivationUnit) == 64);
@@ -45,14 +45,7 @@ inline void prepare_unit(const Q8Row& row, uint32_t unit, ActivationUnit& out) {
   }
   _mm256_store_si256(reinterpret_cast<__m256i*>(out.q), q);
   out.d = row.d[unit];
-  if constexpr (F::Shape::kOffsets) {
-    const __m256i given =
-        _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(row.q + 32 * std::size_t{unit}));
-    alignas(32) int64_t eights[4];
-    _mm256_store_si256(reinterpret_cast<__m256i*>(eights), sums_of_8(given));
-    for (int group = 0; group < 4; ++group)
-      out.sum8[group / 2][group % 2] = static_cast<int16_t>(eights[group] - 1024);
-  } else if constexpr (F::Shape::kHalves) {
+  if constexpr (F::Shape::kHalves) {
     const __m256i eights = sums_of_8(q);  // two are 2048 too much
     const __m256i sixteens = _mm256_add_epi64(eights, _mm256_bsrli_epi128(eights, 8));
     const int32_t first = _mm256_extract_epi32(sixteens, 0) - 2048,
@@ -66,6 +59,20 @@ inline void prepare_unit(const Q8Row& row, uint32_t unit, ActivationUnit& out) {
     out.start[1] = 0;
     out.sum[0] = static_cast<float>(row.sum[unit]);
     out.sum[1] = 0;
+  }
+  if constexpr (F::Shape::kMinus) {
+    alignas(32) int64_t eights[4];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(eights), sums_of_8(q));
+    for (int group = 0; group < 4; ++group) {
+      const auto twice = static_cast<int16_t>(-2 * (eights[group] - 1024));
+      if constexpr (F::Shape::kHalves) {
+        out.minus[group / 2][group % 2] = twice;
+      } else if (group % 2 == 0) {
+        out.minus[0][group / 2] = twice;
+      } else {
+        out.minus[0][group / 2] = static_cast<int16_t>(out.minus[0][group / 2] + twice);
+      }
+    }
   }
 }
 
@@ -88,15 +95,9 @@ struct Dots {
 template <class S>
 inline Dots<S> dot_starts(const Unit<S>& u, const ActivationUnit& x) {
   Dots<S> dot;
-  if constexpr (S::kOffsets) {
-    const Vec first = _mm512_dpwssd_epi32(zero(), u.offset[0], spread_four(x.sum8[0]));
-    dot.of[0] = _mm512_dpwssd_epi32(S::kHalves ? zero() : first, u.offset[1], spread_four(x.sum8[1]));
-    if constexpr (S::kHalves) {
-      dot.of[1] = dot.of[0];
-      dot.of[0] = first;
-    }
-  } else {
-    for (int half = 0; half < (S::kHalves ? 2 : 1); ++half) dot.of[half] = _mm512_set1_epi32(x.start[half]);
+  for (int i = 0; i < (S::kHalves ? 2 : 1); ++i) {
+    dot.of[i] = _mm512_set1_epi32(x.start[i]);
+    if constexpr (S::kMinus) dot.of[i] = _mm512_dpwssd_epi32(dot.of[i], u.minus[i], spread_four(x.minus[i]));
   }
   return dot;
 }

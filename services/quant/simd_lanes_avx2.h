@@ -193,6 +193,10 @@ STRATA_LANES_INLINE void unrolled(Body body) {
   all(std::make_integer_sequence<int, kCount>{});
 }
 
+// Here and now: without it the compiler puts off additions until the products of all tokens wait for them, in
+// memory.
+inline void settle(Vec& a) { asm("" : "+x"(a)); }
+
 // sum[t] += the products of w[0..kCount-1] with four(t, j), four activations of token t in every lane; by
 // lanes. kMax: the largest weight, or 0 for signed ones. |x| <= 127.
 template <int kMax, int kCount, int kTokens, class Four>
@@ -214,6 +218,7 @@ STRATA_LANES_INLINE void add_dots(Vec (&sum)[kTokens], const Vec* w, Four four) 
       const Vec x = kMax == 0 ? _mm256_sign_epi8(four(t, j), w[j]) : four(t, j);
       const Vec products = _mm256_maddubs_epi16(magnitude, x);
       pairs[t] = j % kTogether == 0 ? products : _mm256_add_epi16(pairs[t], products);
+      if constexpr (kTogether > 1) settle(pairs[t]);
       if constexpr (j % kTogether == kTogether - 1 || j == kCount - 1)
         sum[t] = _mm256_add_epi32(sum[t], _mm256_madd_epi16(pairs[t], _mm256_set1_epi16(1)));
     });
