@@ -1,13 +1,16 @@
 #pragma once
-// The code book types by lanes (formats_avx512.h), and the list of all types.
+// The code book types by lanes (formats_lanes.h), and the list of all types.
 //
 // An entry's code (code_books.h) is found by its index: in tables that registers hold, 128 bytes at a time,
 // or by gathering from memory. Codes and signs then become bytes through a table of 64.
 
 #include "services/quant/code_books.h"
-#include "services/quant/formats_avx512.h"
+#include "services/quant/formats_lanes.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
+
+using ScalePer32Minus = UnitShape<32, MinimumKind::kNone, false, true>;
+using ScalePer16Minus = UnitShape<16, MinimumKind::kNone, false, true>;
 
 // ---- codes of entries
 
@@ -193,7 +196,7 @@ inline Floats odd_scale(Vec a) {
   const Vec twice = kBit == 0 ? _mm512_slli_epi32(a, 1) : _mm512_srli_epi32(a, kBit == 0 ? 0 : kBit - 1);
   return to_floats(_mm512_ternarylogic_epi32(twice, spread(2 * kMask), spread(1), 0xea));  // (a & b) | c
 }
-inline Floats eighth(Floats a) { return _mm512_mul_ps(a, spread_float(0.125f)); }
+inline Floats eighth(Floats a) { return mul(a, spread_lanes(0.125f)); }
 
 // ---- the types
 
@@ -288,7 +291,7 @@ struct IQ3_XXS : LaneFormat<TensorType::kIQ3_XXS, 256, 98, ScalePer32, kIq3XxsOf
     Strip two;
     explicit Block(const Rows& at)
         : rows(at),
-          factor(_mm512_mul_ps(low_half(load_word(at, 0)), spread_float(0.25f))),
+          factor(mul(low_half(load_word(at, 0)), spread_lanes(0.25f))),
           signs_and_scales{load_strip(at, 66), load_strip(at, 82)} {}
     template <int k>
     void unit(Unit<Shape>& u) {

@@ -1,15 +1,18 @@
-// Compiled for AVX-512, and again for AVX-512 with AMX (services/quant/CMakeLists.txt).
-#ifdef STRATA_KERNEL_TILES_AMX
-#include "services/quant/product_amx.h"
+// Compiled once per set of vector instructions (services/quant/CMakeLists.txt), which says what tiles are
+// made by.
+#if defined(STRATA_TILES_AMX)
+#include "services/quant/tiles_amx.h"
+#elif defined(STRATA_LANES_OF_16)
+#include "services/quant/tiles_avx512.h"
 #else
-#include "services/quant/product_lanes.h"
+#include "services/quant/tiles_avx2.h"
 #endif
 #include "services/quant/variant.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 namespace {
 
-#ifdef STRATA_KERNEL_TILES_AMX
+#ifdef STRATA_TILES_AMX
 using Tiles = AmxTiles;
 #else
 using Tiles = VectorTiles;

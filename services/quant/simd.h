@@ -1,6 +1,7 @@
 #pragma once
-// The few vector operations that the kernels are written in, once with plain loops and once with AVX2 (float_vec.h has a wider one). Every
-// operation is exact or rounds once per lane, so both give the same bits.
+// The few vector operations that the kernels are written in, once with plain loops and once with AVX2
+// (float_vec.h has a wider one). Every operation is exact or rounds once per lane, so both give the same
+// bits.
 //
 //   Bytes32   32 bytes, one unit of weights or activations
 //   Ints8     8 int32, one per weight row of a group

@@ -6,12 +6,12 @@
 // the rows are brought into that form once, while they are still packed (load_strip); from there on no sum
 // ever crosses a lane.
 
-#ifndef SIMDE_ENABLE_NATIVE_ALIASES
 #include <immintrin.h>
-#endif
 
 #include <cstddef>
 #include <cstdint>
+
+#include "services/quant/unrolled.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 
@@ -108,7 +108,14 @@ inline Vec signed_byte(Vec a) {
 }
 
 inline Floats to_floats(Vec ints) { return _mm512_cvtepi32_ps(ints); }
-inline Floats spread_float(float a) { return _mm512_set1_ps(a); }
+inline Floats zero_lanes() { return _mm512_setzero_ps(); }
+inline Floats spread_lanes(float a) { return _mm512_set1_ps(a); }
+inline Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+inline Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+// Stores lanes first .. 15 at p + first .. p + 15.
+inline void store_from(float* p, uint32_t first, Floats a) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>(0xffffu << first), a);
+}
 // The binary16 number in the lower half of each lane.
 inline Floats low_half(Vec a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }
 inline Floats high_half(Vec a) { return low_half(_mm512_srli_epi32(a, 16)); }
@@ -125,7 +132,7 @@ inline Floats e8m0_lanes(Vec e) {
 // means 0 where bit 7 is clear.
 inline Floats half_e4m3_lanes(Vec b) {
   const Floats value = low_half(_mm512_slli_epi32(and_(b, spread(127)), 7));
-  return _mm512_maskz_mul_ps(_mm512_cmpneq_epi32_mask(b, spread(127)), value, spread_float(128));
+  return _mm512_maskz_mul_ps(_mm512_cmpneq_epi32_mask(b, spread(127)), value, spread_lanes(128));
 }
 
 // 64 bytes that a vector is loaded from.

@@ -11,11 +11,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
-// Units are only fast in registers, and only what is inlined and unrolled is there.
-#define STRATA_LANES_INLINE [[gnu::always_inline]] inline
-#define STRATA_LANES_LAMBDA __attribute__((always_inline))
+#include "services/quant/unrolled.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 
@@ -72,6 +69,12 @@ inline Vec load_word(const Rows& rows, int offset) {
 }
 
 inline Vec spread(uint32_t pattern) { return _mm256_set1_epi32(static_cast<int>(pattern)); }
+// Four bytes at p in every lane.
+inline Vec spread_four(const void* p) {
+  uint32_t bytes;
+  __builtin_memcpy(&bytes, p, sizeof bytes);
+  return spread(bytes);
+}
 inline Vec and_(Vec a, Vec b) { return _mm256_and_si256(a, b); }
 inline Vec or_(Vec a, Vec b) { return _mm256_or_si256(a, b); }
 inline Vec xor_(Vec a, Vec b) { return _mm256_xor_si256(a, b); }
@@ -183,14 +186,6 @@ inline void add_fifth_bits(Vec plane, Vec (&w)[8]) {
     const Vec set = bytes_with(bytes[j / 2], j % 2 == 0 ? 0x08040201 : 0x80402010);
     w[j] = or_(w[j], and_(set, spread(0x10101010)));
   }
-}
-
-// body(0), ..., body(kCount - 1), each with its number as a constant.
-template <int kCount, class Body>
-STRATA_LANES_INLINE void unrolled(Body body) {
-  const auto all = [&]<int... i>(std::integer_sequence<int, i...>)
-                       STRATA_LANES_LAMBDA { (body(std::integral_constant<int, i>{}), ...); };
-  all(std::make_integer_sequence<int, kCount>{});
 }
 
 // Here and now: without it the compiler puts off additions until the products of all tokens wait for them, in

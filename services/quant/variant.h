@@ -7,7 +7,7 @@
 
 namespace strata::quant {
 
-// Products of quantized types by lanes of eight or sixteen rows (product_avx2.h, product_lanes.h). Sources of
+// Products of quantized types by lanes of eight or sixteen rows (product_lanes.h). Sources of
 // their own, so in namespaces of their own.
 using ProductTable = std::array<void (*)(const ProductArgs&), kTensorTypeIds>;
 

@@ -2,7 +2,7 @@
 // Tiles of tokens by AMX int8: one instruction multiplies 16 tokens with 16 rows, over the 32 (or 16) values
 // of a unit. The sums are exact, so what is done with them afterwards (product_lanes.h) is the same.
 
-#include "services/quant/product_lanes.h"
+#include "services/quant/tiles_avx512.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 
@@ -46,27 +46,34 @@ inline constexpr TileConfig kTileConfig = [] {
   return config;
 }();
 
-struct AmxTiles {
+class AmxTiles {
+ public:
   // Below that many tokens the vector instructions are as fast.
   static constexpr uint32_t kTokensMin = 12;
 
-  template <class S>
+  template <class F>
   static void begin() {
-    if constexpr (!S::kHalves) asm volatile("ldtilecfg %0" : : "m"(kTileConfig) : "memory");
+    if constexpr (!F::Shape::kHalves) asm volatile("ldtilecfg %0" : : "m"(kTileConfig) : "memory");
   }
-  template <class S>
+  template <class F>
   static void end() {
-    if constexpr (!S::kHalves) asm volatile("tilerelease" : : : "memory");
+    if constexpr (!F::Shape::kHalves) asm volatile("tilerelease" : : : "memory");
   }
 
-  template <class S>
-  static void add(const Unit<S>* units, uint32_t count, const ActivationUnit* x, uint32_t tokens,
-                  Floats* sums) {
+  template <class F>
+  STRATA_LANES_INLINE static Dots<typename F::Shape> dots(const Unit<typename F::Shape>& u,
+                                                          const ActivationUnit& x) {
+    return VectorTiles::dots<F>(u, x);
+  }
+
+  template <class F>
+  static void add(const Unit<typename F::Shape>* units, uint32_t count, const ActivationUnit* x,
+                  uint32_t tokens, Floats* sums) {
     // Halves would need two tiles of half the depth, each to be stored: measured slower than vectors.
-    if constexpr (S::kHalves) {
-      VectorTiles::add(units, count, x, tokens, sums);
+    if constexpr (F::Shape::kHalves) {
+      VectorTiles::add<F>(units, count, x, tokens, sums);
     } else if (tokens < kTokensMin) {
-      VectorTiles::add(units, count, x, tokens, sums);
+      VectorTiles::add<F>(units, count, x, tokens, sums);
     } else {
       alignas(64) int32_t dots[kChunkUnits][kTileTokens][kRows];
       multiply(units, count, x, tokens, dots);
