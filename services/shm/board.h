@@ -22,7 +22,7 @@
 
 namespace strata::shm {
 
-inline constexpr uint32_t kBoardLayoutVersion = 2;
+inline constexpr uint32_t kBoardLayoutVersion = 3;
 
 // In ascending order of expert, so that whoever computes them finds all tokens of one expert side by side.
 struct BoardPair {

@@ -45,9 +45,8 @@ bool kept_awake(const WaitPolicy& policy) {
   return policy.awake_while != nullptr && policy.awake_while->load(std::memory_order_relaxed) != 0;
 }
 
-uint64_t elapsed_us(Clock::time_point since) {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - since).count());
+uint64_t elapsed_us(Clock::time_point since, Clock::time_point now) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now - since).count());
 }
 
 }  // namespace
@@ -57,11 +56,16 @@ void Doorbell::ring() {
   // With anything weaker both may miss, and the ring is only noticed at the end of the sleep slice. The
   // increment is a release as well: what was written before it is visible to whoever sees the new seq.
   seq.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(seq);
+  if (sleepers.load(std::memory_order_seq_cst) == 0) return;
+  wakes.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake_all(wakes);
 }
 
 void Doorbell::wake() {
-  if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(seq);
+  // Moves in any case: a waiter that has not seen it move does not fall asleep, and one that has (acquire)
+  // sees what was written before.
+  wakes.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(wakes);
 }
 
 void relax(const WaitPolicy& policy) { policy.yield ? static_cast<void>(sched_yield()) : pause_cpu(); }
@@ -72,21 +76,29 @@ uint32_t Doorbell::wait(uint32_t seen, const WaitPolicy& policy, const std::func
   const auto look = [&] { return seq.load(std::memory_order_acquire); };
   if (const uint32_t now = look(); now != seen) return now;
   const Clock::time_point start = Clock::now();
+  Clock::time_point quiet_since = start, awake_since = start;
+  uint32_t wakes_seen = wakes.load(std::memory_order_acquire);
   for (;;) {
     for (uint32_t i = 0; i < (policy.yield ? 1 : kLooksPerClock); ++i) {
       if (const uint32_t now = look(); now != seen) return now;
       relax(policy);
     }
-    const uint64_t waited_us = elapsed_us(start);
+    const Clock::time_point now = Clock::now();
+    const uint64_t waited_us = elapsed_us(start, now);
     if (stop && stop()) return look();
     if (timeout_us != 0 && waited_us >= timeout_us) return look();
-    if (policy.park_after_us == 0 || waited_us < policy.park_after_us) continue;
-    if (waited_us < kAwakeMaxUs && kept_awake(policy)) continue;
+    const uint32_t woken = wakes.load(std::memory_order_acquire);
+    const bool told_awake = kept_awake(policy);
+    if (woken != wakes_seen) quiet_since = now;
+    if (woken != wakes_seen || !told_awake) awake_since = now;
+    wakes_seen = woken;
+    if (policy.park_after_us == 0 || elapsed_us(quiet_since, now) < policy.park_after_us) continue;
+    if (told_awake && elapsed_us(awake_since, now) < policy.awake_max_us) continue;
     const uint64_t slice_us =
         timeout_us == 0 ? kSleepSliceUs : std::min(kSleepSliceUs, timeout_us - waited_us);
-    // The other half of the agreement in ring().
+    // The other half of the agreement in ring(). A wake() since `woken` was read makes the futex return.
     sleepers.fetch_add(1, std::memory_order_seq_cst);
-    if (seq.load(std::memory_order_seq_cst) == seen && !kept_awake(policy)) futex_wait(seq, seen, slice_us);
+    if (seq.load(std::memory_order_seq_cst) == seen) futex_wait(wakes, woken, slice_us);
     sleepers.fetch_sub(
         1, std::memory_order_relaxed);  // too large for a moment costs the ringer one syscall, nothing else
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <time.h>
 
 #include <chrono>
 #include <thread>
@@ -107,6 +109,58 @@ TEST(DoorbellAwakeTest, NobodySleepsWhileToldToStayAwake) {
     bell.ring();
     waiter.join();
   }
+}
+
+// Processor time that the thread takes in the next tenth of a second.
+std::chrono::nanoseconds time_taken(std::thread& thread) {
+  clockid_t clock{};
+  EXPECT_EQ(pthread_getcpuclockid(thread.native_handle(), &clock), 0);
+  const auto taken = [&] {
+    timespec time{};
+    EXPECT_EQ(clock_gettime(clock, &time), 0);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  const auto before = taken();
+  std::this_thread::sleep_for(100ms);
+  return taken() - before;
+}
+
+TEST(DoorbellAwakeTest, SleepsAgainWhenItWasToldToStayAwakeForTooLong) {
+  for (const bool quiet_before : {false, true}) {
+    Doorbell bell;
+    std::atomic<uint32_t> awake{quiet_before ? 0U : 1U};
+    std::thread waiter([&] {
+      bell.wait(0, {.park_after_us = 1, .awake_while = &awake, .awake_max_us = 20'000}, {}, kDeadlineUs);
+    });
+    if (quiet_before) {
+      // Longer than the limit: sleep does not count.
+      std::this_thread::sleep_for(60ms);
+      awake = 1;
+      bell.wake();
+    }
+    std::this_thread::sleep_for(60ms);
+    EXPECT_TRUE(becomes(bell.sleepers, 1));
+    EXPECT_LT(time_taken(waiter), 50ms) << "it neither spins nor tries to sleep all the time";
+    bell.ring();
+    waiter.join();
+  }
+}
+
+TEST(DoorbellAwakeTest, StaysAwakeForALimitThatBeginsWithTheWake) {
+  Doorbell bell;
+  std::atomic<uint32_t> awake{0};
+  std::thread waiter([&] {
+    bell.wait(0, {.yield = true, .park_after_us = 1, .awake_while = &awake, .awake_max_us = 300'000}, {},
+              kDeadlineUs);
+  });
+  std::this_thread::sleep_for(400ms);
+  awake = 1;
+  bell.wake();
+  EXPECT_TRUE(becomes(bell.sleepers, 0));
+  EXPECT_TRUE(becomes(bell.sleepers, 1)) << "and then sleeps, though it is told not to";
+  awake = 0;
+  bell.ring();
+  waiter.join();
 }
 
 TEST_P(DoorbellTest, WrapsAround) {

@@ -20,17 +20,25 @@ constexpr uint64_t kDeadlineUs = 1'000'000;
 constexpr double kPauseShare = 20;
 constexpr uint32_t kParkMaxUs = 100'000;  // a machine that cannot be measured now must not spin for seconds
 
-void pin(const std::vector<uint32_t>& cpus, std::size_t index) {
+// The first CPU and the next one that is another; none of them: the two threads would stand in each other's
+// way.
+std::vector<uint32_t> two_cpus(const std::vector<uint32_t>& cpus) {
+  if (cpus.empty()) return {};
+  const auto other = std::ranges::find_if(cpus, [&](uint32_t cpu) { return cpu != cpus.front(); });
+  return other == cpus.end() ? std::vector<uint32_t>{} : std::vector<uint32_t>{cpus.front(), *other};
+}
+
+void pin(const std::vector<uint32_t>& two, std::size_t index) {
   // A thread that cannot be pinned is measured where it is.
-  if (cpus.size() >= 2) static_cast<void>(sys::pin_this_thread(cpus[index]));
+  if (!two.empty()) static_cast<void>(sys::pin_this_thread(two[index]));
 }
 
 // Median time from ring to the other thread's going on.
-double measure(const std::vector<uint32_t>& cpus, const WaitPolicy& policy, bool asleep) {
+double measure(const std::vector<uint32_t>& two, const WaitPolicy& policy, bool asleep) {
   Doorbell ping, pong;
   std::vector<Clock::time_point> rung(kRings), heard(kRings);
   std::thread listener([&] {
-    pin(cpus, 1);
+    pin(two, 1);
     uint32_t seen = 0;
     for (Clock::time_point& time : heard) {
       seen = ping.wait(seen, policy, {}, kDeadlineUs);
@@ -39,7 +47,7 @@ double measure(const std::vector<uint32_t>& cpus, const WaitPolicy& policy, bool
     }
   });
   std::thread ringer([&] {
-    pin(cpus, 0);
+    pin(two, 0);
     uint32_t seen = 0;
     for (Clock::time_point& time : rung) {
       if (asleep) std::this_thread::sleep_for(kFallsAsleep);
@@ -60,9 +68,9 @@ double measure(const std::vector<uint32_t>& cpus, const WaitPolicy& policy, bool
 }  // namespace
 
 WakeCost measure_wake_cost(const std::vector<uint32_t>& cpus) {
-  const bool yield = cpus.size() < 2;
-  return {.awake_us = measure(cpus, {.yield = yield, .park_after_us = 0}, false),
-          .asleep_us = measure(cpus, {.yield = true, .park_after_us = 1}, true)};
+  const std::vector<uint32_t> two = two_cpus(cpus);
+  return {.awake_us = measure(two, {.yield = two.empty(), .park_after_us = 0}, false),
+          .asleep_us = measure(two, {.yield = true, .park_after_us = 1}, true)};
 }
 
 uint32_t park_after_us(uint32_t wanted_us, const WakeCost& cost) {

@@ -12,8 +12,8 @@ struct WakeCost {
   double asleep_us = 0;  // the same for one that sleeps in the futex
 };
 
-// Two threads for some milliseconds, on the first two of `cpus` (fewer: where they like, and waiting by
-// yielding).
+// Two threads for some milliseconds, on the first two different ones of `cpus` (fewer: where they like, and
+// waiting by yielding).
 WakeCost measure_wake_cost(const std::vector<uint32_t>& cpus);
 
 // How long to wait awake before sleeping, at least `wanted_us` (0, never sleep, stays): so long that waking

@@ -8,7 +8,7 @@ namespace strata::shm {
 namespace {
 
 TEST(WakeCostTest, IsMeasuredWhereverTheThreadsRun) {
-  for (const auto& cpus : {std::vector<uint32_t>{}, sys::cpus_by_preference(), {0xffff, 0xfffe}}) {
+  for (const auto& cpus : {std::vector<uint32_t>{}, sys::cpus_by_preference(), {0xffff, 0xfffe}, {0, 0}}) {
     const WakeCost cost = measure_wake_cost(cpus);
     EXPECT_GT(cost.asleep_us, 0);
     EXPECT_GE(cost.awake_us, 0);

@@ -18,6 +18,12 @@ bool lists(std::string_view controllers, std::string_view controller) {
   return false;
 }
 
+// Version 1 mounts controllers together as "cpu,cpuacct", mostly with links of their single names beside it.
+fs::path mount_of(const fs::path& root, const std::string& controller, const std::string& controllers) {
+  std::error_code error;
+  return fs::exists(root / controller, error) ? root / controller : root / controllers;
+}
+
 }  // namespace
 
 void visit_cgroups(const std::string& proc_root, const std::string& cgroup_root,
@@ -32,7 +38,7 @@ void visit_cgroups(const std::string& proc_root, const std::string& cgroup_root,
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const bool version2 = controllers.empty();
     if (!version2 && !lists(controllers, controller)) continue;
-    fs::path group = version2 ? fs::path(cgroup_root) : fs::path(cgroup_root) / controller;
+    fs::path group = version2 ? fs::path(cgroup_root) : mount_of(cgroup_root, controller, controllers);
     const CgroupVersion version = version2 ? CgroupVersion::k2 : CgroupVersion::k1;
     visit(group, version);
     for (const fs::path& part : fs::path(line.substr(second + 1)).relative_path()) {

@@ -29,6 +29,8 @@ inline Code errno_code(int error) {
     case ENAMETOOLONG:
     case ENOEXEC:
       return Code::kInvalidArgument;
+    case ENOSYS:
+      return Code::kUnimplemented;
     default:
       return Code::kInternal;
   }
