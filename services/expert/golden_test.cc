@@ -118,7 +118,18 @@ void for_all_experts(Body body) {
     const Golden golden(entry);
     ASSERT_FALSE(testing::Test::HasFailure());
     ASSERT_GT(golden.tokens, 0u);
+    ASSERT_EQ(golden.x.size(), std::size_t{golden.tokens} * golden.hidden);
+    ASSERT_EQ(golden.gate.matrix.cols, golden.hidden);
     body(entry, golden);
+  }
+}
+
+TEST(ExpertGolden, TheCommittedExpertsHaveWhatTheTestsBelowJudgeBy) {
+  const json::value index = json::parse(
+      strata::tests::read_text(std::filesystem::path(STRATA_TEST_DATA_DIR) / "experts" / "index.json"));
+  for (const json::value& entry : index.at("experts").as_array()) {
+    EXPECT_NE(find(entry, "ggml_rel_err"), nullptr) << text(entry, "name");
+    EXPECT_NE(find(entry, "sets"), nullptr) << text(entry, "name");
   }
 }
 

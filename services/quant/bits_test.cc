@@ -84,7 +84,8 @@ std::string product_lines(const Matrix& w, const std::vector<float>& y, uint32_t
 }
 
 TEST(Bits, ProductsOfEveryKernelAreTheCommittedOnes) {
-  constexpr uint32_t kRows = 3, kTokens = 2, kCols = 768;
+  // More rows than any kernel has lanes, and as many tokens (the two by turns) as take tiles.
+  constexpr uint32_t kRows = 19, kTokens = 2, kManyTokens = 17, kCols = 768;
   std::string reference_text;
   std::vector<std::string> kernel_text(available_kernels().size());
   for (const TensorType type : tests::all_types()) {
@@ -99,8 +100,18 @@ TEST(Bits, ProductsOfEveryKernelAreTheCommittedOnes) {
       }
     }
     reference_text += product_lines(w, y, kTokens);
+    std::vector<float> many;
+    for (uint32_t t = 0; t < kManyTokens; ++t) {
+      const auto* row = x.data() + std::size_t{t % kTokens} * kCols;
+      many.insert(many.end(), row, row + kCols);
+    }
     for (std::size_t v = 0; v < kernel_text.size(); ++v) {
-      kernel_text[v] += product_lines(w, run_product(available_kernels()[v], w, x, kTokens), kTokens);
+      const Kernels& variant = available_kernels()[v];
+      const auto few = run_product(variant, w, x, kTokens),
+                 tiles = run_product(variant, w, many, kManyTokens);
+      kernel_text[v] += product_lines(w, few, kTokens);
+      for (std::size_t i = 0; i < tiles.size(); ++i)
+        ASSERT_EQ(bits(tiles[i]), bits(few[i % few.size()])) << variant.name << " " << i;
     }
   }
   expect_golden("products.txt", reference_text);
@@ -139,20 +150,28 @@ TEST(Bits, ExtremeWeightsAndActivationsStayExact) {
     if (!is_quantized(type)) continue;
     SCOPED_TRACE(gguf::tensor_type_info(type).name);
     for (const uint8_t fill : {0x00, 0x0f, 0x77, 0x7f, 0x80, 0x88, 0xf0, 0xff}) {
-      Generator random(fill);
-      auto data = tests::weights(random, type, 1, 256);
-      auto scales = data;  // keep the float factors, fill the rest
-      std::fill(data.begin(), data.end(), std::byte{fill});
-      const auto& info = gguf::tensor_type_info(type);
-      for (std::size_t at = 0; at + info.block_bytes <= data.size(); at += info.block_bytes) {
-        for (const std::size_t offset : tests::factor_bytes(type)) data[at + offset] = scales[at + offset];
-      }
-      for (const float sign : {1.0f, -1.0f}) {
-        std::vector<float> x(256, sign);
-        const Matrix w = matrix(type, 1, 256, data);
-        const float want = reference::product(type, w.row(0), x.data(), 256, 1.0f);
-        for (const Kernels& variant : available_kernels())
-          EXPECT_EQ(bits(run_product(variant, w, x, 1)[0]), bits(want)) << int{fill};
+      // The last of these numbers is enough for lanes and tiles.
+      for (const uint32_t count : {1u, 19u}) {
+        Generator random(fill);
+        auto data = tests::weights(random, type, count, 256);
+        const auto scales = data;  // keep the float factors, fill the rest
+        std::fill(data.begin(), data.end(), std::byte{fill});
+        const auto& info = gguf::tensor_type_info(type);
+        for (std::size_t at = 0; at + info.block_bytes <= data.size(); at += info.block_bytes) {
+          for (const std::size_t offset : tests::factor_bytes(type)) data[at + offset] = scales[at + offset];
+        }
+        const Matrix w = matrix(type, count, 256, data);
+        for (const float sign : {1.0f, -1.0f}) {
+          const std::vector<float> x(std::size_t{256} * count, sign);
+          for (const Kernels& variant : available_kernels()) {
+            const auto y = run_product(variant, w, x, count);
+            for (std::size_t i = 0; i < y.size(); ++i) {
+              const auto row = static_cast<uint32_t>(i % count);
+              ASSERT_EQ(bits(y[i]), bits(reference::product(type, w.row(row), x.data(), 256, 1.0f)))
+                  << variant.name << " fill " << int{fill} << " rows " << count << " row " << row;
+            }
+          }
+        }
       }
     }
   }

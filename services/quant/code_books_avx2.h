@@ -90,7 +90,6 @@ inline Floats odd_scale(Vec a) {
   constexpr uint32_t kMask = ((1u << kBits) - 1) << 1;
   return to_floats(or_(field<kStart - 1>(a, kMask), spread(1)));
 }
-inline Floats eighth(Floats a) { return mul(a, spread_lanes(0.125f)); }
 
 // ---- 8 values an entry
 
@@ -206,11 +205,7 @@ struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16, kIq1Offset> {
     Floats factor;
     explicit Block(const Rows& at)
         : low{load_strip(at, 0), load_strip(at, 16)}, high(load_strip(at, 32)), tail(load_strip(at, 40)) {
-      // d: the top nibbles of four 16-bit words
-      const Vec a = tail.word[2], b = tail.word[3];
-      const Vec d = or_(join(shift32<12>(a), 0x000f, shift32<24>(a), 0x00f0),
-                        join(shift32<4>(b), 0x0f00, shift32<16>(b), 0xf000));
-      factor = eighth(low_half(d));
+      factor = eighth(spread_out_half(tail.word[2], tail.word[3]));
     }
     template <int k>
     void unit(Unit<Shape>& u) const {
@@ -288,11 +283,5 @@ struct IQ3_S : LaneFormat<TensorType::kIQ3_S, 256, 110, ScalePer32, 15> {
     }
   };
 };
-
-template <class... Formats>
-struct LaneFormatList {};
-using LaneFormats =
-    LaneFormatList<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ1_S, IQ1_M, IQ2_XXS,
-                   IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, NVFP4>;
 
 }  // namespace strata::quant::STRATA_KERNEL_VARIANT

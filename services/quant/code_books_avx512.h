@@ -1,5 +1,5 @@
 #pragma once
-// The code book types by lanes (formats_lanes.h), and the list of all types.
+// The code book types by lanes (formats_lanes.h).
 //
 // An entry's code (code_books.h) is found by its index: in tables that registers hold, 128 bytes at a time,
 // or by gathering from memory. Codes and signs then become bytes through a table of 64.
@@ -196,7 +196,6 @@ inline Floats odd_scale(Vec a) {
   const Vec twice = kBit == 0 ? _mm512_slli_epi32(a, 1) : _mm512_srli_epi32(a, kBit == 0 ? 0 : kBit - 1);
   return to_floats(_mm512_ternarylogic_epi32(twice, spread(2 * kMask), spread(1), 0xea));  // (a & b) | c
 }
-inline Floats eighth(Floats a) { return mul(a, spread_lanes(0.125f)); }
 
 // ---- the types
 
@@ -372,11 +371,7 @@ struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16Minus, kIq1Offs
     Floats factor;
     explicit Block(const Rows& at)
         : low{load_strip(at, 0), load_strip(at, 16)}, high(load_strip(at, 32)), tail(load_strip(at, 40)) {
-      // d: the top nibbles of four 16-bit words
-      const Vec a = tail.word[2], b = tail.word[3];
-      const Vec d = or_(or_(field<12>(a, 0x000f), field<24>(a, 0x00f0)),
-                        or_(_mm512_srli_epi32(and_(b, spread(0xf000)), 4), field<16>(b, 0xf000)));
-      factor = eighth(low_half(d));
+      factor = eighth(spread_out_half(tail.word[2], tail.word[3]));
     }
     template <int k>
     void unit(Unit<Shape>& u) const {
@@ -396,11 +391,5 @@ struct IQ1_M : LaneFormat<TensorType::kIQ1_M, 256, 56, ScalePer16Minus, kIq1Offs
     }
   };
 };
-
-template <class... Formats>
-struct LaneFormatList {};
-using LaneFormats =
-    LaneFormatList<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ1_S, IQ1_M, IQ2_XXS,
-                   IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, NVFP4>;
 
 }  // namespace strata::quant::STRATA_KERNEL_VARIANT

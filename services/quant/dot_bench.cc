@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint32_t kCols = 2560;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-// Many tokens are bound by computing: a matrix of this size says the same in less time.
+// Many tokens are bound by computing on one thread: a matrix of this size says the same in less time.
 constexpr uint32_t kManyTokens = 16;
 constexpr std::size_t kManyTokensBytes = 64 * kMiB;
 constexpr double kSecondsMin = 0.3,
@@ -129,7 +129,7 @@ class DotBench {
     const std::size_t row_bytes = std::size_t{kCols} / info.block_values * info.block_bytes;
     fill(type, row_bytes);
     uint32_t rows = rows_of(filled_rows_ * row_bytes, row_bytes);
-    if (tokens >= kManyTokens) rows = std::min(rows, rows_of(kManyTokensBytes, row_bytes));
+    if (tokens >= kManyTokens && threads == 1) rows = std::min(rows, rows_of(kManyTokensBytes, row_bytes));
     const auto first_row = [&](uint32_t thread) {
       return static_cast<uint32_t>(uint64_t{rows / kRowsAligned} * thread / threads) * kRowsAligned;
     };
@@ -315,6 +315,9 @@ Options take_options(int* argc, char** argv) {
       if (options.threads.empty()) usage_error(argument);
     } else if (name == "--tokens") {
       for (const std::string& part : split(value)) options.tokens.push_back(count(part, argument));
+      for (const uint32_t tokens : options.tokens) {
+        if (tokens > kTokensPerCall) usage_error(argument);
+      }
     } else if (name == "--types") {
       options.types = split(value);
     } else if (name == "--kernels") {

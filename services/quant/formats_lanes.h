@@ -434,4 +434,14 @@ struct IQ4_XS : LaneFormat<TensorType::kIQ4_XS, 256, 136, ScalePer32, kIq4Offset
   };
 };
 
+// ---- parts of the code book types
+
+inline Floats eighth(Floats a) { return mul(a, spread_lanes(0.125f)); }
+// The binary16 number whose nibbles are the top ones of four 16-bit words, two in each of `a` and `b`: d of
+// IQ1_M.
+inline Floats spread_out_half(Vec a, Vec b) {
+  return low_half(or_(join(shift32<12>(a), 0x000f, shift32<24>(a), 0x00f0),
+                      join(shift32<4>(b), 0x0f00, shift32<16>(b), 0xf000)));
+}
+
 }  // namespace strata::quant::STRATA_KERNEL_VARIANT

@@ -55,6 +55,10 @@ TEST(QuantGolden, TheCommittedVectorsAreOfEveryType) {
     if (find(entry, "blocks") != nullptr && find(entry, "matmul") != nullptr)
       covered.push_back(static_cast<TensorType>(number(entry, "id")));
   }
+  for (const json::value& entry : all.at("types").as_array()) {
+    for (const json::value& product : entry.at("matmul").as_array())
+      EXPECT_NE(find(product, "ggml_rel_err"), nullptr) << text(entry, "name");
+  }
   EXPECT_THAT(covered, testing::UnorderedElementsAreArray(tests::all_types()));
   EXPECT_EQ(covered.size(), 25u);
 }
@@ -68,6 +72,7 @@ TEST(QuantGolden, DequantizesEveryTypeBitForBit) {
     const uint32_t rows = number(blocks, "rows"), cols = number(blocks, "cols"),
                    row_bytes = number(blocks, "row_bytes");
     ASSERT_EQ(expected.size(), std::size_t{rows} * cols);
+    ASSERT_EQ(data.size(), std::size_t{rows} * row_bytes);
     for (const Kernels& variant : available_kernels()) {
       SCOPED_TRACE(variant.name);
       std::vector<uint32_t> got(cols);
@@ -122,6 +127,9 @@ TEST(QuantGolden, ProductsAreAboutAsNearToTheTruthAsGgmlsAndNotSuspiciouslyNeare
       const auto weights = file<std::byte>(product, "weights");
       const auto activations = file<float>(product, "activations");
       const auto exact = file<double>(product, "exact");
+      ASSERT_EQ(weights.size(), std::size_t{rows} * number(product, "row_bytes"));
+      ASSERT_EQ(activations.size(), std::size_t{vectors} * cols);
+      ASSERT_EQ(exact.size(), std::size_t{vectors} * rows);
       const Matrix w{.type = type,
                      .rows = rows,
                      .cols = cols,

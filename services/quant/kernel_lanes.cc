@@ -7,6 +7,7 @@
 #else
 #include "services/quant/tiles_avx2.h"
 #endif
+#include "services/quant/lane_formats.h"
 #include "services/quant/variant.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {

@@ -1,6 +1,8 @@
 // Compiled once per kernel variant (services/quant/CMakeLists.txt).
 #include "services/quant/product_f32.h"
+#ifndef __AVX512F__
 #include "services/quant/product_q8.h"
+#endif
 #include "services/quant/variant.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
@@ -8,7 +10,12 @@ namespace {
 
 template <class F>
 constexpr void enter_quantized(TypeTable& table) {
-  table[static_cast<uint32_t>(F::kType)] = {dequantize_quantized<F>, product_q8<F>, product_dequantized<F>};
+#ifdef __AVX512F__
+  constexpr auto kProduct = nullptr;  // kernel_lanes.cc has all of them
+#else
+  constexpr auto kProduct = product_q8<F>;
+#endif
+  table[static_cast<uint32_t>(F::kType)] = {dequantize_quantized<F>, kProduct, product_dequantized<F>};
 }
 template <class F>
 constexpr void enter_float(TypeTable& table) {

@@ -13,6 +13,9 @@
 
 namespace strata::quant {
 
+// Tokens that one call of a kernel gets at most: lists of rows and sums live on the stack.
+inline constexpr uint32_t kTokensPerCall = 64;
+
 // y[token][row] = W[row] . x[token], rows row_begin..row_end-1; token i reads q8[i] or f32[i] and writes
 // y[i][row].
 struct ProductArgs {
@@ -22,7 +25,7 @@ struct ProductArgs {
   float scale = 1.0f;
   uint32_t row_begin = 0;
   uint32_t row_end = 0;
-  uint32_t tokens = 0;
+  uint32_t tokens = 0;                // up to kTokensPerCall
   const Q8Row* q8 = nullptr;          // (tokens), for product_q8
   const float* const* f32 = nullptr;  // (tokens), for product_f32
   float* const* y = nullptr;          // (tokens), each at row 0
@@ -55,7 +58,7 @@ struct FloatKernels {
 };
 
 struct Kernels {
-  std::string_view name;  // "scalar", "avx2", "avx2_vnni": the values of STRATA_CPU_KERNELS
+  std::string_view name;  // "scalar", "avx2", "avx2_vnni", "avx512", "amx": the values of STRATA_CPU_KERNELS
   const TypeTable* types = nullptr;
   const FloatKernels* floats = nullptr;
 

@@ -10,18 +10,14 @@
 // tiles_avx512.h, tiles_amx.h):
 //
 //   dots<F>(unit, x)                        of a unit with one token
-//   begin<F>(), end<F>()                    around calls of add
+//   begin<F>(tokens), end<F>(tokens)        around calls of add
 //   add<F>(units, count, x, tokens, sums)   sums[t] += `count` units times token t of a tile: x[unit * tokens
 //   + t]
 
+#include "services/quant/formats_lanes.h"
 #include "services/quant/kernels.h"
 #include "services/quant/scratch.h"
 #include "services/quant/variant.h"
-#ifdef STRATA_LANES_OF_16
-#include "services/quant/code_books_avx512.h"
-#else
-#include "services/quant/code_books_avx2.h"
-#endif
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 
@@ -37,7 +33,6 @@ static_assert(sizeof(ActivationUnit) == 64);
 
 inline constexpr uint32_t kChunkUnits = 8;   // units in the buffer: 256 columns
 inline constexpr uint32_t kTileTokens = 16;  // tokens that share a pass over the buffer
-inline constexpr uint32_t kTokensMax = 64;   // of one call
 
 // ---- activations
 
@@ -190,11 +185,20 @@ void product_many(Rows rows, uint32_t blocks, const ActivationUnit* x, uint32_t 
 
 // ---- the whole product
 
+inline void product_of_few_rows(TensorType type, const ProductArgs& args) {
+#ifdef STRATA_LANES_OF_16
+  avx2_lanes::kProducts[static_cast<uint32_t>(type)](args);
+#else
+  avx2::kTypes[static_cast<uint32_t>(type)].product_q8(args);
+#endif
+}
+
 template <class F, class Tiles>
 void product_lanes(const ProductArgs& args) {
   // The last rows may begin with some that came before, or are not ours; a matrix that has no kRows goes
   // elsewhere.
-  if (args.row_end < kRows) return avx2::kTypes[static_cast<uint32_t>(F::kType)].product_q8(args);
+  if (args.row_end < kRows) return product_of_few_rows(F::kType, args);
+  if (args.tokens > kTokensPerCall) __builtin_trap();  // `sums` below would not hold them
   const uint32_t units = args.cols / 32;
   const uint32_t blocks = units / F::kUnits;
   // A tile that is not full may be read as if it were.
@@ -204,7 +208,7 @@ void product_lanes(const ProductArgs& args) {
     const uint32_t count = args.tokens - t < kTileTokens ? args.tokens - t : kTileTokens;
     prepare_tile<F>(args.q8 + t, count, units, x + std::size_t{t} * units);
   }
-  if (args.tokens > 1) Tiles::template begin<F>();
+  Tiles::template begin<F>(args.tokens);
   const Floats scale = spread_lanes(args.scale);
   const std::byte* end = args.weights + std::size_t{args.row_end} * args.row_bytes;
   for (uint32_t begin = args.row_begin; begin < args.row_end;) {
@@ -215,7 +219,7 @@ void product_lanes(const ProductArgs& args) {
     const Rows rows(reinterpret_cast<const uint8_t*>(weights), args.row_bytes);
     ReadAhead ahead = left <= kRows ? ReadAhead(args.next.data(), args.next.data() + args.next.size())
                                     : ReadAhead(weights + kRows * args.row_bytes, end);
-    Floats sums[kTokensMax];
+    Floats sums[kTokensPerCall];
     if (args.tokens == 1) {
       sums[0] = product_one<F, Tiles>(rows, blocks, x, ahead);
     } else {
@@ -224,7 +228,7 @@ void product_lanes(const ProductArgs& args) {
     for (uint32_t t = 0; t < args.tokens; ++t) store_from(args.y[t] + row, skip, mul(sums[t], scale));
     begin = row + kRows;
   }
-  if (args.tokens > 1) Tiles::template end<F>();
+  Tiles::template end<F>(args.tokens);
 }
 
 }  // namespace strata::quant::STRATA_KERNEL_VARIANT

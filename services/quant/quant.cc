@@ -14,9 +14,6 @@ const TypeKernels& kernels_of(TensorType type) {
   return found;
 }
 
-// Tokens that one call of a kernel gets; the lists of rows live on the stack.
-constexpr std::size_t kTokensPerCall = 64;
-
 // token_of(i) is the row of x for output i, y_of(i) where that output's row 0 is.
 template <class TokenOf, class YOf>
 void multiply_tokens(const Matrix& w, const Activations& x, std::size_t count, uint32_t row_begin,
@@ -32,7 +29,7 @@ void multiply_tokens(const Matrix& w, const Activations& x, std::size_t count, u
     Q8Row q8_rows[kTokensPerCall];
     const float* f32_rows[kTokensPerCall];
     float* y_rows[kTokensPerCall];
-    const std::size_t tokens = std::min(count - first, kTokensPerCall);
+    const std::size_t tokens = std::min<std::size_t>(count - first, kTokensPerCall);
     for (std::size_t i = 0; i < tokens; ++i) {
       const uint32_t token = token_of(first + i);
       CHECK(token < x.tokens(), "token {} of {}", token, x.tokens());

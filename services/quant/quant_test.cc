@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <thread>
 
@@ -57,6 +58,20 @@ TEST(Kernels, AreNamedAndTheChosenOneIsAvailable) {
   for (const Kernels& variant : available_kernels()) found = found || variant.name == kernels().name;
   EXPECT_TRUE(found);
 }
+
+// What this machine lacks is skipped by name, so that a list of passed tests says what was tested.
+// STRATA_EXPECT_KERNELS=amx makes it a failure.
+class KernelSet : public testing::TestWithParam<const char*> {};
+TEST_P(KernelSet, IsAmongThoseThatTheTestsCompare) {
+  for (const Kernels& variant : available_kernels()) {
+    if (variant.name == GetParam()) return;
+  }
+  const char* expected = std::getenv("STRATA_EXPECT_KERNELS");
+  ASSERT_FALSE(expected != nullptr && std::string_view(expected) == GetParam()) << "not available here";
+  GTEST_SKIP() << "this CPU has no " << GetParam();
+}
+INSTANTIATE_TEST_SUITE_P(Named, KernelSet, testing::Values("scalar", "avx2", "avx2_vnni", "avx512", "amx"),
+                         [](const auto& name) { return std::string(name.param); });
 
 TEST(Activations, StoredRowsAreWhatTheWorkersRead) {
   Generator random(3);

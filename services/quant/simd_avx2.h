@@ -109,12 +109,8 @@ template <bool kSigned>
 inline __m256i dot4(__m256i w, __m256i x) {
   const __m256i magnitude = kSigned ? _mm256_abs_epi8(w) : w;
   const __m256i signed_x = kSigned ? _mm256_sign_epi8(x, w) : x;
-#ifdef __AVXVNNI__
-  return _mm256_dpbusd_avx_epi32(_mm256_setzero_si256(), magnitude, signed_x);
-#else
   // A pair is at most 2 * 128 * 127 < 2^15, so nothing saturates.
   return _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), _mm256_set1_epi16(1));
-#endif
 }
 // Weights of 8 rows, signed or 0..63, with the activations of one token; |activation| <= 127.
 template <bool kSigned>

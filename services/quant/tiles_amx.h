@@ -52,12 +52,16 @@ class AmxTiles {
   static constexpr uint32_t kTokensMin = 12;
 
   template <class F>
-  static void begin() {
-    if constexpr (!F::Shape::kHalves) asm volatile("ldtilecfg %0" : : "m"(kTileConfig) : "memory");
+  static void begin(uint32_t tokens) {
+    if constexpr (!F::Shape::kHalves) {
+      if (tokens >= kTokensMin) asm volatile("ldtilecfg %0" : : "m"(kTileConfig) : "memory");
+    }
   }
   template <class F>
-  static void end() {
-    if constexpr (!F::Shape::kHalves) asm volatile("tilerelease" : : : "memory");
+  static void end(uint32_t tokens) {
+    if constexpr (!F::Shape::kHalves) {
+      if (tokens >= kTokensMin) asm volatile("tilerelease" : : : "memory");
+    }
   }
 
   template <class F>

@@ -8,9 +8,9 @@ namespace strata::quant::STRATA_KERNEL_VARIANT {
 class VectorTiles {
  public:
   template <class F>
-  static void begin() {}
+  static void begin(uint32_t /*tokens*/) {}
   template <class F>
-  static void end() {}
+  static void end(uint32_t /*tokens*/) {}
 
   template <class F>
   STRATA_LANES_INLINE static Dots<typename F::Shape> dots(const Unit<typename F::Shape>& unit,

@@ -19,9 +19,9 @@ inline Dots<S> dot_starts(const Unit<S>& u, const ActivationUnit& x) {
 class VectorTiles {
  public:
   template <class F>
-  static void begin() {}
+  static void begin(uint32_t /*tokens*/) {}
   template <class F>
-  static void end() {}
+  static void end(uint32_t /*tokens*/) {}
 
   template <class F>
   STRATA_LANES_INLINE static Dots<typename F::Shape> dots(const Unit<typename F::Shape>& u,

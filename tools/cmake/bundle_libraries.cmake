@@ -3,6 +3,9 @@ cmake_minimum_required(VERSION 3.25)
 
 # The loader itself says what it takes from where. (file(GET_RUNTIME_DEPENDENCIES) stops at libraries that are in both places.)
 execute_process(COMMAND ldd ${PROGRAM} OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
+if(output MATCHES "([^ \n\t]+) => not found")
+  message(FATAL_ERROR "${PROGRAM} needs ${CMAKE_MATCH_1}, which is not here")
+endif()
 string(REGEX MATCHALL "=> /[^ \n]+" libraries "${output}")
 
 get_filename_component(folder ${PROGRAM} DIRECTORY)
