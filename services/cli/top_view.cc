@@ -12,9 +12,10 @@ namespace strata::cli {
 
 namespace {
 
-// A thread is far from its siblings when it is this share of the median away from it, and the pool is not
-// idle.
+// A thread is far from its siblings when it is this share of the median away from it, and no less than the
+// least difference, and the pool is not idle.
 constexpr double kFarShare = 1.0 / 3;
+constexpr double kFarLeast = 0.05;
 constexpr double kIdleBusy = 0.1;
 constexpr uint32_t kBarWidth = 20;
 constexpr double kStageShown = 0.02;
@@ -33,11 +34,11 @@ class Rates {
   Rates(const TopSample& before, const TopSample& now, const std::string& process)
       : seconds_(std::max(now.seconds - before.seconds, 1e-9)) {
     const auto found = now.metrics.find(process);
-    if (found == now.metrics.end()) return;
-    now_ = &found->second;
     const auto earlier = before.metrics.find(process);
-    if (earlier != before.metrics.end() && earlier->second.instance_id() == now_->instance_id())
-      before_ = &earlier->second;
+    // One that did not answer the first time may have counted for hours: of it nothing is known.
+    if (found == now.metrics.end() || earlier == before.metrics.end()) return;
+    now_ = &found->second;
+    if (earlier->second.instance_id() == now_->instance_id()) before_ = &earlier->second;
   }
 
   // Calls visit(labels, growth per second) for each sample of a counter.
@@ -56,6 +57,15 @@ class Rates {
     each(name, [&](const Labels&, double rate) { all += rate; });
     return all;
   }
+  // Of the samples with this label only.
+  double sum(const std::string& name, const std::string& label, const std::string& value) const {
+    double all = 0;
+    each(name, [&](const Labels& labels, double rate) {
+      const auto found = labels.find(label);
+      if (found != labels.end() && found->second == value) all += rate;
+    });
+    return all;
+  }
 
  private:
   double earlier(const std::string& name, const Labels& labels) const {
@@ -70,8 +80,8 @@ class Rates {
   }
 
   double seconds_;
-  const v1::GetMetricsResponse* before_ = nullptr;
-  const v1::GetMetricsResponse* now_ = nullptr;
+  const v1::GetMetricsResponse* before_ = nullptr;  // null: it started since the first look
+  const v1::GetMetricsResponse* now_ = nullptr;     // null: nothing can be said
 };
 
 void mark_different(std::vector<ThreadRow>& threads) {
@@ -81,7 +91,8 @@ void mark_different(std::vector<ThreadRow>& threads) {
   std::ranges::sort(sorted);
   const double median = sorted[sorted.size() / 2];
   if (sorted.back() < kIdleBusy) return;
-  for (ThreadRow& thread : threads) thread.differs = std::abs(thread.busy - median) > median * kFarShare;
+  const double far = std::max(median * kFarShare, kFarLeast);
+  for (ThreadRow& thread : threads) thread.differs = std::abs(thread.busy - median) > far;
 }
 
 WorkerRow make_worker(const Rates& rates, const std::string& name) {
@@ -135,7 +146,8 @@ TopView make_top_view(const TopSample& before, const TopSample& now) {
   TopView view;
   const Rates gateway(before, now, "gateway"), engine(before, now, "gpu-worker"),
       cache(before, now, "cache-manager");
-  view.prompt_tokens_per_second = gateway.sum("strata_prompt_tokens_total");
+  // What was reused took no time to read.
+  view.prompt_tokens_per_second = gateway.sum("strata_prompt_tokens_total", "source", "computed");
   view.generated_tokens_per_second = gateway.sum("strata_generated_tokens_total");
   view.exchanges_per_second = cache.sum("strata_expert_exchanges_total");
   view.decode_windows_per_second = engine.sum("strata_decode_windows_total");
@@ -148,12 +160,8 @@ TopView make_top_view(const TopSample& before, const TopSample& now) {
       view.stages.emplace_back(stage->second, rate / decoding);
   });
   std::ranges::sort(view.stages, std::ranges::greater(), &std::pair<std::string, double>::second);
-  double hits = 0, uses = 0;
-  engine.each("strata_expert_uses_total", [&](const Labels& labels, double rate) {
-    uses += rate;
-    const auto by = labels.find("served_by");
-    if (by != labels.end() && by->second == "vram") hits += rate;
-  });
+  const double uses = engine.sum("strata_expert_uses_total");
+  const double hits = engine.sum("strata_expert_uses_total", "served_by", "vram");
   if (uses > 0) view.hit_ratio = hits / uses;
   for (const auto& process : now.cluster.processes()) {
     if (process.name().starts_with("cpu-expert-worker"))

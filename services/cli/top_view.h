@@ -35,7 +35,7 @@ struct WorkerRow {
 };
 
 struct TopView {
-  double prompt_tokens_per_second = 0;
+  double prompt_tokens_per_second = 0;  // computed ones
   double generated_tokens_per_second = 0;
   double decode_windows_per_second = 0;
   double decode_window_ms = 0;
@@ -45,7 +45,8 @@ struct TopView {
   std::vector<WorkerRow> workers;
 };
 
-// Rates from `before` to `now`. A process that was restarted in between is counted from its start.
+// Rates from `before` to `now`. A process that was restarted in between is counted from its start; one that
+// did not answer both times has no rates.
 TopView make_top_view(const TopSample& before, const TopSample& now);
 
 // The screen, `columns` wide.

@@ -55,6 +55,8 @@ TopSample look_at(double seconds, const std::vector<double>& thread_busy) {
         std::to_string(i));
   }
   add(sample.metrics["gateway"], "strata_generated_tokens_total", 100 * seconds, "kind", "answer");
+  add(sample.metrics["gateway"], "strata_prompt_tokens_total", 30 * seconds, "source", "computed");
+  add(sample.metrics["gateway"], "strata_prompt_tokens_total", 900 * seconds, "source", "reused_live");
   return sample;
 }
 
@@ -65,6 +67,7 @@ TEST(TopView, ShowsRatesBetweenTwoLooks) {
   EXPECT_DOUBLE_EQ(view.decode_window_ms, 5);
   EXPECT_DOUBLE_EQ(*view.hit_ratio, 0.75);
   EXPECT_DOUBLE_EQ(view.generated_tokens_per_second, 100);
+  EXPECT_DOUBLE_EQ(view.prompt_tokens_per_second, 30) << "without those that were reused";
   ASSERT_EQ(view.workers.size(), 1U);
   EXPECT_NEAR(view.workers[0].busy, 0.4, 1e-9);
   EXPECT_NEAR(view.workers[0].threads[1].busy, 0.3, 1e-9);
@@ -89,6 +92,24 @@ TEST(TopView, MarksNobodyInAnIdlePool) {
   const TopSample now = look_at(2, {0.001, 0.0});
   for (const ThreadRow& thread : make_top_view(look_at(1, {0.001, 0.0}), now).workers[0].threads)
     EXPECT_FALSE(thread.differs);
+}
+
+TEST(TopView, MarksNobodyForADifferenceThatIsNone) {
+  const std::vector<double> busy{0.01, 0.02, 0.11};
+  const auto threads = make_top_view(look_at(1, busy), look_at(2, busy)).workers[0].threads;
+  EXPECT_FALSE(threads[0].differs);
+  EXPECT_TRUE(threads[2].differs);
+}
+
+TEST(TopView, SaysNothingOfAProcessThatDidNotAnswerTheFirstTime) {
+  TopSample before = look_at(100, {0.5}), now = look_at(102, {0.5});
+  before.metrics.clear();
+  const TopView view = make_top_view(before, now);
+  EXPECT_EQ(view.generated_tokens_per_second, 0);
+  EXPECT_EQ(view.decode_windows_per_second, 0);
+  EXPECT_FALSE(view.hit_ratio);
+  EXPECT_EQ(view.workers[0].busy, 0);
+  EXPECT_TRUE(view.workers[0].threads.empty());
 }
 
 TEST(TopView, CountsARestartedProcessFromItsStart) {
