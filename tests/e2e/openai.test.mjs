@@ -39,9 +39,13 @@ test("two clients stream at the same time", async () => {
     }
     return times;
   };
-  const [fox, swan] = await Promise.all([read("Tell me a story about a fox."), read("Tell me a story about a swan.")]);
-  assert.ok(fox.length > 20 && swan.length > 20);
-  assert.ok(fox[0] < swan.at(-1) && swan[0] < fox.at(-1), "one waited for the other to end");
+  // On a busy machine one answer may end before the other is even asked for: one overlap shows that they can.
+  for (let attempt = 0; attempt < 5; ++attempt) {
+    const [fox, swan] = await Promise.all([read("Tell me a story about a fox."), read("Tell me a story about a swan.")]);
+    assert.ok(fox.length > 20 && swan.length > 20);
+    if (fox[0] < swan.at(-1) && swan[0] < fox.at(-1)) return;
+  }
+  assert.fail("one always waited for the other to end");
 });
 
 test("a conversation of several turns keeps what was said", async () => {
