@@ -47,12 +47,7 @@ struct Lanes {
     for (uint32_t half = kParts / 2; half > 0; half /= 2) {
       for (uint32_t p = 0; p < half; ++p) sums[p] = plus(sums[p], sums[p + half]);
     }
-    float lane[kFloatWidth];
-    store_vec(sums[0], lane);
-    for (uint32_t half = kFloatWidth / 2; half > 0; half /= 2) {
-      for (uint32_t l = 0; l < half; ++l) lane[l] += lane[l + half];
-    }
-    return lane[0];
+    return sum_of_lanes(sums[0]);
   }
 };
 
