@@ -15,6 +15,7 @@
 #include "services/expert/thread_plan.h"
 #include "services/gguf/gguf_file.h"
 #include "services/obs/log.h"
+#include "services/quant/kernels.h"
 #include "services/rpc/process_main.h"
 #include "services/rpc/server.h"
 #include "services/shm/wake_cost.h"
@@ -63,7 +64,8 @@ Status run(const rpc::ProcessContext& context) {
     if (!preferred.ok()) obs::warn("main", "{}", preferred.message());
   }
   const shm::WakeCost wake_cost = shm::measure_wake_cost(plan.cpus);
-  if (settings.cpu_experts_park_after_us.is_default())
+  // Where cores are short, time awake is not free.
+  if (!settings.cpu_experts_park_after_us().number && !plan.wait.yield)
     plan.wait.park_after_us = shm::park_after_us(plan.wait.park_after_us, wake_cost);
 
   const std::string model_name = settings.model_name().empty() ? experts.config.name : settings.model_name();
@@ -98,8 +100,9 @@ Status run(const rpc::ProcessContext& context) {
       .metrics_listen = rpc::metrics_address(settings.metrics_listen(), context.name)};
   TRY(auto server, rpc::Server::start(std::move(options), {}));
   server->set_serving(true);
-  obs::info("main", "{}: {} MiB of experts mapped, {}; {}", model_name, read_ahead.total_bytes() >> 20,
-            plan.text(), waiting_text(plan, wake_cost));
+  obs::info("main", "{}: {} MiB of experts mapped, {}; {}; {} kernels", model_name,
+            read_ahead.total_bytes() >> 20, plan.text(), waiting_text(plan, wake_cost),
+            quant::kernels().name);
   rpc::wait_for_stop_signal();
   server->set_serving(false);
   server->stop();

@@ -21,6 +21,7 @@
 #include "services/expert/thread_plan.h"
 #include "services/gguf/gguf_file.h"
 #include "services/obs/log.h"
+#include "services/quant/kernels.h"
 #include "services/rpc/process_main.h"
 #include "services/rpc/server.h"
 #include "services/shm/segment.h"
@@ -120,13 +121,13 @@ Status run(const rpc::ProcessContext& context) {
 
   // Torn down in reverse: services before the loop that they submit to, the loop before its device.
   const sys::Topology topology = sys::machine_topology();
-  const shm::WaitPolicy wait = expert::plan_device_wait(settings, topology);
+  const expert::WindowLoopPlan window_loop = expert::plan_window_loop(settings, topology);
   ExpertWorkers workers({.run_id = context.run_id,
                          .geometry = plan.board,
                          .lost_after_ms = settings.cpu_experts_lost_after_ms(),
                          .expected = expert::worker_count(settings, topology),
-                         .wait = wait,
-                         .keep_awake = !wait.yield});
+                         .wait = window_loop.wait,
+                         .keep_awake = !window_loop.wait.yield});
   bool exact = settings.numerics() == "exact";
   TRY(auto device,
       HostDevice::create({.weights = &loaded.weights,
@@ -137,7 +138,8 @@ Status run(const rpc::ProcessContext& context) {
                           .workers = &workers}));
   WindowLoop loop({.device = device.get(),
                    .context_tokens = plan.context_tokens,
-                   .prefill_chunk_tokens = plan.prefill_chunk_tokens});
+                   .prefill_chunk_tokens = plan.prefill_chunk_tokens,
+                   .cpu = window_loop.cpu});
 
   auto residency = std::make_unique<ResidencyService>(ResidencyServiceOptions{
       .loop = &loop, .device = device.get(), .model_fingerprint = loaded.fingerprint});
@@ -188,8 +190,8 @@ Status run(const rpc::ProcessContext& context) {
                                                                 .residents = &device->residents()});
   actor::tell(probe, EngineProbe::Update{});
   server->set_serving(true);
-  obs::info("main", "{} on the {} device, ready after {:.2f} s", loaded.model_name, device->type(),
-            load_seconds);
+  obs::info("main", "{} on the {} device with {} kernels, window loop {}, ready after {:.2f} s",
+            loaded.model_name, device->type(), quant::kernels().name, window_loop.text(), load_seconds);
   rpc::wait_for_stop_signal();
   server->set_serving(false);
   loop.stop();  // first: open answers then end with UNAVAILABLE, which means "submit again"

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "services/obs/log.h"
 #include "services/sys/cpus.h"
 
 namespace strata::gpu_worker {
@@ -57,6 +58,10 @@ void WindowLoop::stop() {
 
 void WindowLoop::run() {
   sys::name_this_thread("window-loop");
+  if (options_.cpu) {
+    const Status pinned = sys::pin_this_thread(*options_.cpu);
+    if (!pinned.ok()) obs::warn("window", "{}; the window loop runs where it likes", pinned.message());
+  }
   Inbox taken;
   taken.submitted.reserve(options_.inbox_max);
   taken.changes.reserve(options_.inbox_max);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct WindowLoopOptions {
   uint32_t context_tokens = 0;
   uint32_t prefill_chunk_tokens = 0;
   uint32_t inbox_max = 256;
+  std::optional<uint32_t> cpu = {};  // where its thread is pinned
 };
 
 class WindowLoop {

@@ -25,14 +25,14 @@ struct Settings : PropertySet {
   Property<Choice> device_type{this,
                                "device.type",
                                "What the gpu-worker computes on.",
-                               {.applies = Applies::kRestartGpuWorker, .example = "host"},
+                               {.applies = Applies::kRestartAll, .example = "host"},
                                Choice{"host"},
                                {.choices = {"host", "cuda"}}};
   Property<uint32_t> device_threads{
       this,
       "device.threads",
-      "Threads of the host device; 0: chosen from the machine.",
-      {.unit = Unit::kThreads, .applies = Applies::kRestartGpuWorker, .example = "4"},
+      "Threads of the host device; 0: all CPUs, shared with the expert workers.",
+      {.unit = Unit::kThreads, .applies = Applies::kRestartAll, .example = "4"},
       0,
       {.min = 0, .max = kExpertThreadsMax}};
   Property<Choice> numerics{this,
@@ -125,24 +125,27 @@ struct Settings : PropertySet {
   Property<uint32_t> cpu_experts_threads{
       this,
       "cpu_experts.threads",
-      "Threads of each expert worker; 0: one per physical core (half of them beside the host device), within "
-      "the CPU quota, less one core for the gateway and the window loop.",
-      {.unit = Unit::kThreads, .applies = Applies::kRestartExpertWorkers, .example = "8"},
+      "Threads of each expert worker; 0: one per fast physical core (half of them beside the host device), "
+      "within the CPU quota, less one core for the gateway and the window loop.",
+      {.unit = Unit::kThreads, .applies = Applies::kRestartAll, .example = "8"},
       0,
       {.min = 0, .max = kExpertThreadsMax}};
   Property<Choice> cpu_experts_pin{this,
                                    "cpu_experts.pin",
-                                   "Pin expert threads to cores; auto: unless cores are short.",
-                                   {.applies = Applies::kRestartExpertWorkers, .example = "auto"},
+                                   "Pin expert threads and the window loop to cores; auto: unless cores are "
+                                   "short. Two clusters on one machine would pin the same ones: off, or "
+                                   "give each its own CPUs (taskset).",
+                                   {.applies = Applies::kRestartAll, .example = "auto"},
                                    Choice{"auto"},
                                    {.choices = {"auto", "on", "off"}}};
-  Property<uint32_t> cpu_experts_park_after_us{
+  Property<Count> cpu_experts_park_after_us{
       this,
       "cpu_experts.park_after_us",
-      "Quiet time after which expert threads sleep, but not while a window runs; 0: never.",
-      {.unit = Unit::kMicroseconds, .applies = Applies::kRestartAll, .example = "2000"},
-      2000,
-      {.min = 0, .max = 10000000}};
+      "Quiet time after which expert threads sleep (where cores are not short, not while a window runs); 0: "
+      "never; auto: 2000, more where waking a thread takes long.",
+      {.unit = Unit::kMicroseconds, .applies = Applies::kRestartAll, .example = "auto"},
+      Count::automatic(),
+      {.min = Count(0), .max = Count(10000000)}};
   Property<uint32_t> cpu_experts_lost_after_ms{
       this,
       "cpu_experts.lost_after_ms",

@@ -10,6 +10,13 @@ namespace {
 
 // Where cores are short, the window loop sleeps soon: the workers' threads need its core.
 constexpr uint32_t kYieldingParkUs = 200;
+constexpr uint32_t kParkUs = 2000;
+
+uint32_t park_after_us(const config::Settings& settings) {
+  return settings.cpu_experts_park_after_us().number.value_or(kParkUs);
+}
+
+std::string waiting(const shm::WaitPolicy& wait) { return wait.yield ? "yielding" : "spinning"; }
 
 class Planner {
  public:
@@ -20,7 +27,10 @@ class Planner {
         workers_(worker_count(settings, topology)),
         per_node_(nodes_.size() > 1 && workers_ >= nodes_.size()),
         host_(settings.device_type() == "host"),
-        reserved_(host_ ? host_device_threads(settings, topology) : 1) {}
+        reserved_(host_ ? host_device_threads(settings, topology) : 1),
+        busy_max_(topology.cpu_quota > 0 && topology.cpu_quota < topology.cpu_count()
+                      ? topology.busy_cpus_max() - 1
+                      : topology.busy_cpus_max()) {}
 
   std::optional<uint32_t> node(uint32_t index) const {
     if (!per_node_) return std::nullopt;
@@ -28,50 +38,84 @@ class Planner {
   }
 
   uint32_t threads(uint32_t index) const {
-    if (settings_.cpu_experts_threads() != 0) return settings_.cpu_experts_threads();
+    if (told_threads()) return settings_.cpu_experts_threads();
     // On the host device hits and misses are computed at the same time, so the workers take half of the
-    // cores; beside a GPU all but the window loop's. Never SMT siblings: two of them share the vector units
-    // that experts keep busy.
+    // cores; beside a GPU all but the window loop's.
     const auto for_experts = [&](uint32_t cores, bool with_window_loop) {
       if (host_) return cores / 2;
       return with_window_loop ? cores - std::min(cores, 1U) : cores;
     };
-    const uint32_t cores =
-        per_node_ ? topology_.core_count(*node(index)) : static_cast<uint32_t>(topology_.cores.size());
-    const uint32_t by_cores = for_experts(cores, beside_the_device(index)) / sharing(index);
-    const uint32_t by_quota = for_experts(topology_.busy_cpus_max(), true) / std::max(1U, workers_);
+    const uint32_t by_cores = for_experts(core_count(index), beside_the_device(index)) / sharing(index);
+    const uint32_t by_quota = for_experts(busy_max_, true) / std::max(1U, workers_);
     return std::clamp(std::min(by_cores, by_quota), 1U, kExpertThreadsMax);
   }
 
   // CPU of each thread.
   std::vector<uint32_t> cpus(uint32_t index) const {
-    const std::vector<uint32_t> order = per_node_ ? topology_.preferred(*node(index)) : topology_.preferred();
     const uint32_t before = per_node_ ? index / static_cast<uint32_t>(nodes_.size()) : index;
-    const std::size_t first =
-        (beside_the_device(index) ? reserved_ : 0) + std::size_t{before} * threads(index);
+    const std::size_t first = std::size_t{before} * threads(index);
+    const std::vector<uint32_t> own = expert_cpus(index);
+    if (first + threads(index) <= own.size()) {
+      const auto begin = own.begin() + static_cast<std::ptrdiff_t>(first);
+      return {begin, begin + threads(index)};
+    }
+    // Only where it was told to be pinned: around the whole machine.
+    const std::vector<uint32_t> order = preferred(index);
     std::vector<uint32_t> cpus;
     for (uint32_t thread = 0; thread < threads(index) && !order.empty(); ++thread)
-      cpus.push_back(order[(first + thread) % order.size()]);
+      cpus.push_back(order[((beside_the_device(index) ? reserved_ : 0) + first + thread) % order.size()]);
     return cpus;
   }
 
   bool short_of_cores() const {
     uint64_t all = reserved_;
     for (uint32_t index = 0; index < workers_; ++index) all += threads(index);
-    if (all > topology_.busy_cpus_max()) return true;
-    for (const uint32_t node : per_node_ ? nodes_ : std::vector<uint32_t>{}) {
-      uint64_t here = node == nodes_.front() ? reserved_ : 0;
-      for (uint32_t index = 0; index < workers_; ++index) {
-        if (*this->node(index) == node) here += threads(index);
-      }
-      if (here > topology_.preferred(node).size()) return true;
+    if (all > busy_max_) return true;
+    // The first worker of each part of the machine stands for all that share it.
+    const uint32_t parts = per_node_ ? static_cast<uint32_t>(nodes_.size()) : std::min(workers_, 1U);
+    for (uint32_t index = 0; index < parts; ++index) {
+      if (std::size_t{threads(index)} * sharing(index) > expert_cpus(index).size()) return true;
     }
     return false;
+  }
+
+  std::optional<uint32_t> window_loop_cpu() const {
+    const std::vector<uint32_t> order = preferred(0);
+    if (order.empty()) return std::nullopt;
+    return order.front();
   }
 
  private:
   // The gpu-worker's threads have the first CPUs of the machine.
   bool beside_the_device(uint32_t index) const { return !per_node_ || *node(index) == nodes_.front(); }
+
+  bool told_threads() const { return settings_.cpu_experts_threads() != 0; }
+
+  std::vector<uint32_t> preferred(uint32_t index) const {
+    return per_node_ ? topology_.preferred(*node(index)) : topology_.preferred();
+  }
+
+  // Threads wait for each other in every request, so by default all are on cores of the fast kind.
+  uint32_t core_count(uint32_t index) const {
+    return per_node_ ? topology_.fast_core_count(*node(index)) : topology_.fast_core_count();
+  }
+
+  // What the workers of this one's part of the machine may have: the CPUs behind the gpu-worker's, nothing on
+  // the window loop's core. By default physical cores only: two siblings share the vector units that experts
+  // keep busy.
+  std::vector<uint32_t> expert_cpus(uint32_t index) const {
+    std::vector<uint32_t> order = preferred(index);
+    if (!told_threads()) order.resize(std::min<std::size_t>(order.size(), core_count(index)));
+    if (!beside_the_device(index)) return order;
+    const std::optional<uint32_t> window_loop = window_loop_cpu();
+    order.erase(order.begin(), order.begin() + std::min<std::ptrdiff_t>(std::ssize(order), reserved_));
+    for (const sys::Core& core : topology_.cores) {
+      if (!window_loop || std::ranges::find(core.cpus, *window_loop) == core.cpus.end()) continue;
+      std::erase_if(order,
+                    [&](uint32_t cpu) { return std::ranges::find(core.cpus, cpu) != core.cpus.end(); });
+    }
+    return order;
+  }
 
   // Workers that share this one's cores, itself included.
   uint32_t sharing(uint32_t index) const {
@@ -87,6 +131,9 @@ class Planner {
   bool per_node_;
   bool host_;
   uint32_t reserved_;  // CPUs for the gpu-worker's own threads
+  // Threads that may be busy without a pause. Of a quota a CPU's worth is left for everything else: a process
+  // group that has used up its time stands still as a whole.
+  uint32_t busy_max_;
 };
 
 }  // namespace
@@ -109,13 +156,18 @@ ThreadPlan plan_threads(const config::Settings& settings, uint32_t index, const 
       settings.cpu_experts_pin() == "on" || (settings.cpu_experts_pin() == "auto" && !short_of_cores);
   if (pinned) plan.cpus = planner.cpus(index);
   // Spinning is right only on a core that nobody else needs.
-  plan.wait = {.yield = short_of_cores || !pinned, .park_after_us = settings.cpu_experts_park_after_us()};
+  plan.wait = {.yield = short_of_cores || !pinned, .park_after_us = park_after_us(settings)};
   return plan;
 }
 
-shm::WaitPolicy plan_device_wait(const config::Settings& settings, const sys::Topology& topology) {
-  if (Planner(settings, topology).short_of_cores()) return {.yield = true, .park_after_us = kYieldingParkUs};
-  return {.yield = false, .park_after_us = settings.cpu_experts_park_after_us()};
+WindowLoopPlan plan_window_loop(const config::Settings& settings, const sys::Topology& topology) {
+  const Planner planner(settings, topology);
+  if (planner.short_of_cores() || worker_count(settings, topology) == 0)
+    return {.cpu = {}, .wait = {.yield = true, .park_after_us = kYieldingParkUs}};
+  WindowLoopPlan plan;
+  if (!(settings.cpu_experts_pin() == "off")) plan.cpu = planner.window_loop_cpu();
+  plan.wait = {.yield = !plan.cpu, .park_after_us = park_after_us(settings)};
+  return plan;
 }
 
 uint32_t host_device_threads(const config::Settings& settings, const sys::Topology& topology) {
@@ -126,8 +178,11 @@ uint32_t host_device_threads(const config::Settings& settings, const sys::Topolo
 std::string ThreadPlan::text() const {
   return fmt::format("{} {} {}{}, {}", threads, threads == 1 ? "thread" : "threads",
                      cpus.empty() ? "not pinned" : fmt::format("on CPUs {}", fmt::join(cpus, ",")),
-                     node ? fmt::format(" of NUMA node {}", *node) : "",
-                     wait.yield ? "yielding" : "spinning");
+                     node ? fmt::format(" of NUMA node {}", *node) : "", waiting(wait));
+}
+
+std::string WindowLoopPlan::text() const {
+  return fmt::format("{}, {}", cpu ? fmt::format("on CPU {}", *cpu) : "not pinned", waiting(wait));
 }
 
 uint32_t worker_index(const std::string& name) {

@@ -28,16 +28,23 @@ uint32_t worker_count(const config::Settings& settings);  // looks at the machin
 // For worker `index`. With at least as many workers as NUMA nodes, each belongs to a node, in turn; else
 // all share the whole machine. The gpu-worker keeps the first CPUs for its threads (beside a GPU one, for the
 // window loop and the gateway); the workers share those behind in slices, so that neighbours work for the
-// same process. By itself a worker runs a thread per physical core, slow ones included (they take less of the
-// work, because units are taken one after another), and no more threads than the CPU quota pays for. Where
-// all threads together are more than the CPUs that can be busy, cores are short: then nobody is pinned
-// (unless told to) and everybody yields.
+// same process. By itself a worker runs a thread per physical core of the fast kind, and no more threads than
+// the CPU quota pays for beside everything else; slow cores and SMT siblings are used only when
+// cpu_experts.threads asks for so many, the siblings of the window loop's core never. Where that does not
+// suffice for all threads, cores are short: then nobody is pinned (unless told to) and everybody yields.
 ThreadPlan plan_threads(const config::Settings& settings, uint32_t index, const sys::Topology& topology);
 
-// How the gpu-worker's window loop waits for the workers: by the same rule.
-shm::WaitPolicy plan_device_wait(const config::Settings& settings, const sys::Topology& topology);
+// The gpu-worker's window loop, which waits for the workers: by the same rule. It spins only on a CPU that it
+// is pinned to.
+struct WindowLoopPlan {
+  std::optional<uint32_t> cpu;  // none: not pinned
+  shm::WaitPolicy wait;
+  std::string text() const;  // "on CPU 0, spinning"
+};
+WindowLoopPlan plan_window_loop(const config::Settings& settings, const sys::Topology& topology);
 
-// Threads of the host device: device.threads, or as many CPUs as can be busy.
+// Threads of the host device: device.threads, or as many CPUs as can be busy. By default it does not leave
+// the workers' cores free: what is not experts runs when they have nothing to do, and is most of the work.
 uint32_t host_device_threads(const config::Settings& settings, const sys::Topology& topology);
 
 // "cpu-expert-worker-3" is 3; any other name is 0.

@@ -56,7 +56,8 @@ TEST_F(ThreadPlanTest, YieldsUnpinnedWhereCoresAreShort) {
   EXPECT_TRUE(short_plan.cpus.empty());
   EXPECT_TRUE(short_plan.wait.yield);
   EXPECT_EQ(short_plan.text(), "1 thread not pinned, yielding");
-  EXPECT_TRUE(plan_device_wait(settings_, machine("core:2 pu:1")).yield);
+  EXPECT_TRUE(plan_window_loop(settings_, machine("core:2 pu:1")).wait.yield);
+  EXPECT_FALSE(plan_window_loop(settings_, machine("core:2 pu:1")).cpu);
 }
 
 TEST_F(ThreadPlanTest, PinsWhenToldToEvenWhereCoresAreShort) {
@@ -75,6 +76,7 @@ TEST_F(ThreadPlanTest, NeverSpinsUnpinned) {
   const ThreadPlan unpinned = plan(0, machine(kSixteenCores));
   EXPECT_TRUE(unpinned.cpus.empty());
   EXPECT_TRUE(unpinned.wait.yield);
+  EXPECT_EQ(plan_window_loop(settings_, machine(kSixteenCores)).text(), "not pinned, yielding");
 }
 
 TEST_F(ThreadPlanTest, ChoosesHalfOfTheCoresBesideTheHostDevice) {
@@ -90,18 +92,48 @@ TEST_F(ThreadPlanTest, LeavesOneCoreForWindowLoopAndGatewayBesideAGpuAndTheSibli
   EXPECT_EQ(chosen.threads, 15U);
   EXPECT_EQ(chosen.cpus, range(2, 32, 2));
   EXPECT_FALSE(chosen.wait.yield);
-  EXPECT_FALSE(plan_device_wait(settings_, machine(kSixteenCoresWithSiblings)).yield);
+  EXPECT_EQ(plan_window_loop(settings_, machine(kSixteenCoresWithSiblings)).text(), "on CPU 0, spinning");
 }
 
-TEST_F(ThreadPlanTest, UsesSlowCoresAfterTheFastOnes) {
+TEST_F(ThreadPlanTest, UsesSiblingsOnlyWhenToldSoManyThreads) {
+  device("host", 16);
+  const ThreadPlan by_itself = plan(0, machine(kSixteenCoresWithSiblings));
+  EXPECT_EQ(by_itself.threads, 8U);
+  EXPECT_TRUE(by_itself.cpus.empty()) << "the device has all physical cores";
+  EXPECT_TRUE(by_itself.wait.yield);
+  settings_.cpu_experts_threads.set(8);
+  EXPECT_EQ(plan(0, machine(kSixteenCoresWithSiblings)).cpus, range(3, 19, 2));
+}
+
+TEST_F(ThreadPlanTest, KeepsTheWindowLoopsCoreFreeOfExpertThreads) {
+  device("cuda", 0);
+  settings_.cpu_experts_threads.set(30);
+  const ThreadPlan most = plan(0, machine(kSixteenCoresWithSiblings));
+  EXPECT_FALSE(most.wait.yield);
+  std::vector<uint32_t> sorted = most.cpus;
+  std::ranges::sort(sorted);
+  EXPECT_EQ(sorted, range(2, 32)) << "CPU 1 is the sibling of CPU 0";
+  settings_.cpu_experts_threads.set(31);
+  EXPECT_TRUE(plan(0, machine(kSixteenCoresWithSiblings)).wait.yield);
+  EXPECT_FALSE(plan_window_loop(settings_, machine(kSixteenCoresWithSiblings)).cpu);
+}
+
+TEST_F(ThreadPlanTest, PinsTheWindowLoopWhereThereAreWorkersOnly) {
+  device("cuda", 0);
+  settings_.cpu_experts_workers.set(0);
+  EXPECT_FALSE(plan_window_loop(settings_, machine(kSixteenCores)).cpu);
+}
+
+TEST_F(ThreadPlanTest, UsesSlowCoresOnlyWhenToldSoManyThreads) {
   device("cuda", 0);
   // Four fast cores with siblings, four slow ones whose "siblings" do not exist.
   const sys::Topology hybrid =
       machine("core:8 pu:2", {.allowed = {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14}, .slow_cpus = range(8, 16)});
   const ThreadPlan chosen = plan(0, hybrid);
-  EXPECT_EQ(chosen.cpus, (std::vector<uint32_t>{2, 4, 6, 8, 10, 12, 14}));
-  settings_.cpu_experts_threads.set(3);
-  EXPECT_EQ(plan(0, hybrid).cpus, (std::vector<uint32_t>{2, 4, 6})) << "fast ones only";
+  EXPECT_EQ(chosen.cpus, (std::vector<uint32_t>{2, 4, 6}));
+  EXPECT_FALSE(chosen.wait.yield);
+  settings_.cpu_experts_threads.set(7);
+  EXPECT_EQ(plan(0, hybrid).cpus, (std::vector<uint32_t>{2, 4, 6, 8, 10, 12, 14}));
 }
 
 TEST_F(ThreadPlanTest, StaysWithinTheAffinityOfTheProcess) {
@@ -112,9 +144,12 @@ TEST_F(ThreadPlanTest, StaysWithinTheAffinityOfTheProcess) {
 
 TEST_F(ThreadPlanTest, StaysWithinTheCpuQuota) {
   device("cuda", 0);
+  const ThreadPlan four_and_a_half = plan(0, machine(kSixteenCores, {.cpu_quota = 4.5}));
+  EXPECT_EQ(four_and_a_half.threads, 2U) << "one CPU for the window loop, one for everything else";
+  EXPECT_FALSE(four_and_a_half.wait.yield);
   const ThreadPlan two_and_a_half = plan(0, machine(kSixteenCores, {.cpu_quota = 2.5}));
-  EXPECT_EQ(two_and_a_half.threads, 1U) << "and one CPU for the window loop";
-  EXPECT_FALSE(two_and_a_half.wait.yield);
+  EXPECT_EQ(two_and_a_half.threads, 1U);
+  EXPECT_TRUE(two_and_a_half.wait.yield) << "two that spin would leave too little";
   const ThreadPlan half = plan(0, machine(kSixteenCores, {.cpu_quota = 0.5}));
   EXPECT_EQ(half.threads, 1U);
   EXPECT_TRUE(half.wait.yield);

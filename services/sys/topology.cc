@@ -102,6 +102,10 @@ Topology read_topology(hwloc_topology_t topology, const std::vector<uint32_t>& a
     found.slow = hwloc_bitmap_intersects(core->cpuset, slow.get()) != 0;
     result.cores.push_back(std::move(found));
   }
+  // Slow beside what? A process that may use E-cores only has one kind.
+  if (std::ranges::all_of(result.cores, &Core::slow)) {
+    for (Core& core : result.cores) core.slow = false;
+  }
   return result;
 }
 
@@ -176,8 +180,14 @@ std::vector<uint32_t> Topology::preferred(uint32_t node) const {
   return in_order(of_node);
 }
 
-uint32_t Topology::core_count(uint32_t node) const {
-  return static_cast<uint32_t>(std::ranges::count(cores, node, &Core::node));
+uint32_t Topology::fast_core_count() const {
+  return static_cast<uint32_t>(std::ranges::count(cores, false, &Core::slow));
+}
+
+uint32_t Topology::fast_core_count(uint32_t node) const {
+  const auto fast =
+      std::ranges::count_if(cores, [&](const Core& core) { return core.node == node && !core.slow; });
+  return static_cast<uint32_t>(fast > 0 ? fast : std::ranges::count(cores, node, &Core::node));
 }
 
 Topology machine_topology() {

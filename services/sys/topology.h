@@ -15,7 +15,7 @@ namespace strata::sys {
 struct Core {
   std::vector<uint32_t> cpus;  // allowed ones, ascending: SMT siblings
   uint32_t node = 0;           // NUMA node, as the system numbers it
-  bool slow = false;           // of a less efficient kind (E-core) beside faster ones
+  bool slow = false;           // of a less efficient kind (E-core) beside faster ones that are allowed, too
 };
 
 struct Topology {
@@ -30,7 +30,9 @@ struct Topology {
   std::vector<uint32_t> preferred() const;
   // The same of one NUMA node.
   std::vector<uint32_t> preferred(uint32_t node) const;
-  uint32_t core_count(uint32_t node) const;
+  // Cores that are not slow; of a node that has slow ones only, those.
+  uint32_t fast_core_count() const;
+  uint32_t fast_core_count(uint32_t node) const;
 };
 
 // This machine as this process may use it. Where hwloc knows nothing, every allowed CPU is a core.

@@ -51,11 +51,18 @@ TEST(TopologyTest, CallsNoCoreSlowWhereAllAreOfOneKind) {
   EXPECT_FALSE(topology.cores[1].slow);
 }
 
+TEST(TopologyTest, CallsNoCoreSlowWhereOnlySlowOnesAreAllowed) {
+  const Topology topology = made_up("pack:1 core:4 pu:1", {.allowed = {2, 3}, .slow_cpus = {2, 3}});
+  EXPECT_EQ(topology.fast_core_count(), 2U);
+  EXPECT_EQ(made_up("pack:1 core:4 pu:1", {.slow_cpus = {2, 3}}).fast_core_count(), 2U);
+}
+
 TEST(TopologyTest, KnowsTheCoresOfEachNumaNode) {
   const Topology topology = made_up("pack:2 numa:1 l3:4 core:8 pu:2");
   EXPECT_EQ(topology.cores.size(), 64U);
   EXPECT_THAT(topology.nodes(), ElementsAre(0, 1));
-  EXPECT_EQ(topology.core_count(1), 32U);
+  EXPECT_EQ(topology.fast_core_count(1), 32U);
+  EXPECT_EQ(topology.fast_core_count(), 64U);
   const std::vector<uint32_t> second = topology.preferred(1);
   ASSERT_EQ(second.size(), 64U);
   EXPECT_EQ(second.front(), 64U);
