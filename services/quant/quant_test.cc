@@ -129,7 +129,7 @@ TEST(Multiply, TinyActivationsKeepTheirPrecision) {
   for (const TensorType type : tests::all_types()) {
     Case usual(type, 5, 256, 1, 6), tiny(type, 5, 256, 1, 6);
     for (float& x : tiny.x) x *= 0x1p-17f;
-    float y[2][5];
+    float y[2][5] = {};
     int i = 0;
     for (const Case* c : {&usual, &tiny}) {
       Activations x = c->activations();
