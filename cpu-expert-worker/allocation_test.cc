@@ -26,37 +26,55 @@ void serve(ExpertJob& job, WorkShares& shares, std::vector<JobScratch>& scratche
   }
 }
 
-TEST(Allocation, ServingARequestAllocatesNothing) {
-  const TestLayer layer({quant::TensorType::kQ4_K, quant::TensorType::kQ4_K, quant::TensorType::kQ4_0}, 192);
+void expect_no_allocations(const TestLayer::Types& types, shm::ActivationKind activations) {
+  const TestLayer layer(types, 192);
   const std::string run = fmt::format("{:08x}", static_cast<uint32_t>(shm::random_instance_id()));
   const shm::BoardGeometry geometry{
       .hidden = TestLayer::kHidden, .tokens_max = kTokens, .pairs_max = kTokens * TestLayer::kExperts};
   auto board = shm::Board::create(shm::segment_name(run, "board", shm::random_instance_id()), geometry);
   ASSERT_TRUE(board) << board.error().message();
   quant::tests::Generator random(1);
-  for (uint32_t token = 0; token < kTokens; ++token)
-    quant::quantize_q8(quant::tests::activations(random, TestLayer::kHidden), board->activations(token));
+  for (uint32_t token = 0; token < kTokens; ++token) {
+    const auto row = quant::tests::activations(random, TestLayer::kHidden);
+    if (activations == shm::ActivationKind::kQ8) {
+      quant::quantize_q8(row, board->activations(token));
+    } else {
+      std::ranges::copy(row, reinterpret_cast<float*>(board->activations(token)));
+    }
+  }
 
-  ExpertJob job(layer.layers(), geometry, kLanes);
+  // Kernels keep memory per thread, taken with the first products: those are another job's.
+  ExpertJob warm_up(layer.layers(), geometry, kLanes), job(layer.layers(), geometry, kLanes);
   WorkShares shares(kLanes);
   std::vector<JobScratch> scratches(kLanes);
   for (JobScratch& scratch : scratches) job.prepare(scratch);
   uint64_t ticket = 0;
-  // Kernels may keep memory per thread, taken with the first products.
-  uint64_t before = 0;
-  for (const uint32_t experts : {TestLayer::kExperts, 1U, 2U, 4U, 7U, TestLayer::kExperts}) {
-    if (ticket == 1) before = tests::allocations.load();
+  const auto request = [&](ExpertJob& by, uint32_t experts) {
     for (uint32_t pair = 0; pair < experts * kTokens; ++pair) {
       board->pairs()[pair] = {.token = static_cast<uint16_t>(pair % kTokens),
                               .expert = static_cast<uint16_t>(pair / kTokens)};
     }
-    board->header().request = {
-        .ticket = ++ticket, .layer = 0, .tokens = kTokens, .pair_count = experts * kTokens};
-    ASSERT_TRUE(job.read(*board).ok());
-    serve(job, shares, scratches);
-  }
+    board->header().request = {.ticket = ++ticket,
+                               .layer = 0,
+                               .tokens = kTokens,
+                               .pair_count = experts * kTokens,
+                               .activations = activations};
+    ASSERT_TRUE(by.read(*board).ok());
+    serve(by, shares, scratches);
+  };
+  request(warm_up, TestLayer::kExperts);
+  for (JobScratch& scratch : scratches) job.prepare(scratch);
+  const uint64_t before = tests::allocations.load();
+  ASSERT_GT(before, 0U) << "allocations are not counted";
+  for (const uint32_t experts : {1U, 2U, 4U, 7U, TestLayer::kExperts}) request(job, experts);
   EXPECT_EQ(tests::allocations.load(), before);
-  EXPECT_GT(before, 0U) << "allocations are not counted";
+}
+
+TEST(Allocation, ServingARequestAllocatesNothing) {
+  using quant::TensorType;
+  expect_no_allocations({TensorType::kQ4_K, TensorType::kQ4_K, TensorType::kQ4_0}, shm::ActivationKind::kQ8);
+  expect_no_allocations({TensorType::kBF16, TensorType::kBF16, TensorType::kBF16}, shm::ActivationKind::kF32);
+  expect_no_allocations({TensorType::kQ8_0, TensorType::kBF16, TensorType::kQ8_0}, shm::ActivationKind::kF32);
 }
 
 }  // namespace

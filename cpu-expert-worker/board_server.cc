@@ -4,16 +4,12 @@
 #include <chrono>
 
 #include "services/base/check.h"
+#include "services/base/counter.h"
 #include "services/obs/log.h"
 #include "services/sys/cpus.h"
 
 namespace strata::cpu_expert_worker {
 namespace {
-
-// One writer per counter, and nothing is read on its strength.
-void count(std::atomic<uint64_t>& counter, uint64_t value) {
-  counter.store(counter.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
-}
 
 uint64_t nanoseconds(std::chrono::steady_clock::duration time) {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());

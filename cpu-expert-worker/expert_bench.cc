@@ -234,6 +234,7 @@ void layer_misses(benchmark::State& state, const Model& model, const Options& op
   stopping = true;
   leader.join();
   for (auto _ : state) state.SetIterationTime(seconds / static_cast<double>(layers));
+  if (request_us.empty()) return state.SkipWithError("no request was made in the time: --seconds");
   std::ranges::sort(request_us);
   const double bytes_per_second = static_cast<double>(experts * model.expert_bytes()) / seconds;
   state.counters["us_per_layer"] = seconds * 1e6 / static_cast<double>(layers);

@@ -22,11 +22,34 @@ uint64_t expert_bytes(const model::LayerExperts& layer) {
   return layer.gate_expert_bytes + layer.up_expert_bytes + layer.down_expert_bytes;
 }
 
+bool needs_q8(const model::LayerExperts& layer, quant::Numerics numerics) {
+  return quant::needs_q8(layer.gate.type, numerics) || quant::needs_q8(layer.up.type, numerics);
+}
+
+// Float rows with room for their 8-bit form, where some layer takes both.
+quant::Activations float_input(std::span<const model::LayerExperts> layers,
+                               const shm::BoardGeometry& geometry) {
+  // One row of zeros, as often as there are tokens.
+  const std::vector<float> zeros(geometry.hidden);
+  quant::Activations input(zeros.data(), geometry.tokens_max, geometry.hidden, 0);
+  const auto takes_both = [](const model::LayerExperts& layer) {
+    constexpr auto kNumerics = quant::Numerics::kReproducible;
+    return needs_q8(layer, kNumerics) && !expert::takes_q8_input(layer.expert(0), kNumerics);
+  };
+  if (std::ranges::any_of(layers, takes_both)) input.ensure_q8();
+  input.rebind(nullptr, 0, geometry.hidden, 0);
+  return input;
+}
+
 }  // namespace
 
 ExpertJob::ExpertJob(std::span<const model::LayerExperts> layers, const shm::BoardGeometry& geometry,
                      uint32_t lanes, const CutRules& rules)
-    : layers_(layers), geometry_(geometry), lanes_(lanes), rules_(rules) {
+    : layers_(layers),
+      geometry_(geometry),
+      lanes_(lanes),
+      rules_(rules),
+      f32_input_(float_input(layers, geometry)) {
   uint32_t experts_max = 0;
   for (const model::LayerExperts& layer : layers) {
     experts_max = std::max(experts_max, layer.count);
@@ -106,18 +129,16 @@ void ExpertJob::bind_input(const shm::Board& board, const shm::BoardRequest& req
     return;
   }
   const auto* floats = reinterpret_cast<const float*>(rows);
-  if (!f32_input_) f32_input_.emplace(floats, request.tokens, geometry_.hidden, row_bytes / sizeof(float));
-  f32_input_->rebind(floats, request.tokens, geometry_.hidden, row_bytes / sizeof(float));
+  f32_input_.rebind(floats, request.tokens, geometry_.hidden, row_bytes / sizeof(float));
   // Where one of gate and up is quantized and the other is not, both forms are needed. The rule is the same
   // on both sides, and so are the bits.
-  if (quant::needs_q8(layer_->gate.type, numerics_) || quant::needs_q8(layer_->up.type, numerics_))
-    f32_input_->ensure_q8();
-  input_ = &*f32_input_;
+  if (needs_q8(*layer_, numerics_)) f32_input_.ensure_q8();
+  input_ = &f32_input_;
 }
 
 ExpertJob::Cut ExpertJob::cut(uint32_t rows, std::size_t row_bytes) const {
-  const std::size_t wanted =
-      std::max<std::size_t>((rules_.unit_bytes + row_bytes - 1) / row_bytes, rows / kExpertUnitsMax);
+  const std::size_t wanted = std::max<std::size_t>((rules_.unit_bytes + row_bytes - 1) / row_bytes,
+                                                   (rows + kExpertUnitsMax - 1) / kExpertUnitsMax);
   return {.rows = rows,
           .per_unit = static_cast<uint32_t>((wanted + kRowsAligned - 1) / kRowsAligned * kRowsAligned)};
 }

@@ -19,7 +19,7 @@ enum class SplitRule : uint8_t { kByCost, kNone, kAll };
 struct CutRules {
   SplitRule split = SplitRule::kByCost;
   // Least weights of a unit of rows: fewer are not worth a turn of the loop that takes units.
-  uint32_t unit_bytes = 4096;
+  uint32_t unit_bytes = 16384;
   uint32_t take_parts = 2;  // WorkShares
 };
 
@@ -106,7 +106,8 @@ class ExpertJob {
   std::vector<Line> intermediates_;
   std::size_t intermediate_lines_ = 0;  // per row
   // Two objects, so that the memory for quantizing float32 rows stays where it is.
-  std::optional<quant::Activations> q8_input_, f32_input_;
+  std::optional<quant::Activations> q8_input_;
+  quant::Activations f32_input_;
   const quant::Activations* input_ = nullptr;
 };
 

@@ -8,6 +8,7 @@
 #include "gpu-worker/expert_groups.h"
 #include "gpu-worker/expert_share.h"
 #include "services/base/check.h"
+#include "services/base/counter.h"
 
 namespace strata::gpu_worker {
 namespace {
@@ -17,11 +18,6 @@ using Clock = std::chrono::steady_clock;
 uint64_t elapsed_us(Clock::time_point since) {
   return static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - since).count());
-}
-
-// Counters have one writer, the window loop. Readers take each value by itself, so relaxed is enough.
-void count(std::atomic<uint64_t>& counter, uint64_t value) {
-  counter.store(counter.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
 }
 
 // One expert with all of its tokens, to be computed by a thread of this process.
@@ -312,6 +308,8 @@ std::span<const float* const> ExpertDispatch::finish() {
   impl.running = false;
   return {impl.parts.data(), impl.groups.pairs().size()};
 }
+
+void ExpertDispatch::end_window() { impl_->options.workers->window_over(); }
 
 const DispatchCounters& ExpertDispatch::counters() const { return impl_->counters; }
 

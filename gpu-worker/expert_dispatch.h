@@ -42,6 +42,9 @@ class ExpertDispatch final : public model::MoeExecutor {
   // Before each Forward::run: which rows are prompt tokens (they are counted apart on the usage board). This
   // is the window boundary at which workers come and go.
   void begin_window(std::span<const uint8_t> row_is_prompt);
+  // After each Forward::run, also one that failed before the last layer: the workers may sleep. (The last
+  // layer's finish() says it earlier.)
+  void end_window();
   void begin(const model::RoutedLayer& routed) override;
   std::span<const float* const> finish() override;
   const DispatchCounters& counters() const;

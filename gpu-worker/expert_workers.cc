@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 namespace strata::gpu_worker {
 namespace {
@@ -16,9 +18,9 @@ constexpr uint32_t kLivenessSliceUs = 2000;
 // A killed process is gone in milliseconds. One that hangs in the kernel (a page fault on a dead disk) may
 // take long, but runs no instruction of its own any more, so the window goes on without it.
 constexpr uint32_t kKillTimeoutMs = 5000;
-// Progress counts whole experts. One that half a prompt chunk was routed to takes long, and where many are
-// asked for at once the weights of each come slower (page faults, shared bandwidth): the budget grows with
-// the pairs of the request.
+// Progress counts what a thread takes at once, at most a whole expert. One that half a prompt chunk was
+// routed to takes long, and where many are asked for at once the weights of each come slower (page faults,
+// shared bandwidth): the budget grows with the pairs of the request.
 constexpr uint32_t kPairsPerBudget = 64;
 #ifdef STRATA_SANITIZED
 constexpr uint32_t kBudgetFactor = 10;
@@ -45,8 +47,9 @@ struct ExpertWorkers::Impl {
   mutable std::mutex mutex;
   WorkerList attached;  // under the mutex
   std::atomic<bool> changed{
-      false};            // attached differs from in_window; a hint, so relaxed: the mutex orders the rest
-  WorkerList in_window;  // window loop only
+      false};                // attached differs from in_window; a hint, so relaxed: the mutex orders the rest
+  WorkerList in_window;      // window loop only
+  bool window_open = false;  // likewise: the boards say so
 
   // The name goes, so that nobody attaches any more, and the worker is told. The mapping stays as long as a
   // window may hold pointers into it.
@@ -139,6 +142,7 @@ const WorkerList& ExpertWorkers::at_window_boundary() {
     impl_->in_window = impl_->attached;
   }
   if (!impl_->options.keep_awake) return impl_->in_window;
+  impl_->window_open = true;
   for (const auto& worker : impl_->in_window) {
     shm::BoardHeader& header = worker->board.header();
     // Relaxed: nothing is read on its strength.
@@ -149,7 +153,7 @@ const WorkerList& ExpertWorkers::at_window_boundary() {
 }
 
 void ExpertWorkers::window_over() {
-  if (!impl_->options.keep_awake) return;
+  if (!std::exchange(impl_->window_open, false)) return;
   for (const auto& worker : impl_->in_window)
     worker->board.header().window_open.store(0, std::memory_order_relaxed);
 }
@@ -159,7 +163,9 @@ const WorkerList& ExpertWorkers::in_window() const { return impl_->in_window; }
 bool ExpertWorkers::wait_done(AttachedWorker& worker, uint64_t ticket, uint32_t pair_count) {
   shm::BoardHeader& header = worker.board.header();
   const auto budget = stall_budget(impl_->options.lost_after_ms, pair_count);
-  uint64_t progress = header.all_progress();
+  // Read after the first slice at the earliest: most waits are over by then, and until then the threads write
+  // those lines all the time.
+  std::optional<uint64_t> progress;
   Clock::time_point moved_at = Clock::now();
   for (;;) {
     // The bell is read before the ticket: a ring between the two ends the wait at once.

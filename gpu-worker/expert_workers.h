@@ -63,7 +63,7 @@ class ExpertWorkers {
   // Window loop side. Applies attach and detach, and notices processes that ended since. A window begins:
   // workers that sleep are woken, so that its first request finds them awake.
   const std::vector<std::shared_ptr<AttachedWorker>>& at_window_boundary();
-  void window_over();  // no request is expected until the next one begins
+  void window_over();  // no request is expected until the next one begins; again: nothing happens
   const std::vector<std::shared_ptr<AttachedWorker>>& in_window()
       const;  // as of the last boundary; some may be retired since
   // Waits until the worker has done `ticket`: then its parts are visible. False: it was lost, has been killed

@@ -28,6 +28,18 @@ bool usable(std::span<const float> logits) {
   return differ;
 }
 
+// A window that fails must not keep the workers awake.
+class WindowEnd {
+ public:
+  explicit WindowEnd(ExpertDispatch& dispatch) : dispatch_(dispatch) {}
+  ~WindowEnd() { dispatch_.end_window(); }
+  WindowEnd(const WindowEnd&) = delete;
+  WindowEnd& operator=(const WindowEnd&) = delete;
+
+ private:
+  ExpertDispatch& dispatch_;
+};
+
 }  // namespace
 
 // Notes where the forward pass is, for the watchdog, on the way to the dispatch.
@@ -141,6 +153,7 @@ Status HostDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   experts_->layer.store(0, std::memory_order_relaxed);
   experts_->doing.store("dense part before the experts", std::memory_order_relaxed);
   dispatch_.begin_window(row_is_prompt_);
+  const WindowEnd window_end(dispatch_);
   std::span<float> logits = std::span<float>(logits_).first(wanted * options_.weights->config.vocab);
   TRY_OK(forward_.run(rows_, *experts_, logits));
   experts_->doing.store("sampling", std::memory_order_relaxed);

@@ -2,6 +2,7 @@
 // (misses are computed here), so that what is judged is the engine's own share of the numbers contract.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "gpu-worker/fake_device.h"
 #include "gpu-worker/host/host_device.h"
@@ -51,8 +52,8 @@ class Engine {
     auto plan =
         make_plan(weights.config, settings, 256, plan_input(weights, 256, sys::available_memory_bytes()));
     CHECK(plan.has_value(), "{}", plan.error().message());
-    workers_ = std::make_unique<ExpertWorkers>(
-        ExpertWorkersOptions{.run_id = "unittest", .geometry = plan->board, .expected = 0});
+    workers_ = std::make_unique<ExpertWorkers>(ExpertWorkersOptions{
+        .run_id = "unittest", .geometry = plan->board, .expected = 0, .keep_awake = true});
     auto device = HostDevice::create({.weights = &weights,
                                       .plan = *plan,
                                       .numerics = quant::Numerics::kReproducible,
@@ -66,6 +67,7 @@ class Engine {
   }
 
   HostDevice& device() { return *device_; }
+  ExpertWorkers& workers() { return *workers_; }
   WindowLoop& loop() { return *loop_; }
 
   // Makes the first `count` slots resident, spread over the layers, before anything runs.
@@ -215,6 +217,19 @@ TEST(HostEngine, AReusedSequenceRemembersNothing) {
   Tokens first = engine.answer(prompt_of(30, 7), 10);
   engine.answer(prompt_of(100, 8), 30);
   EXPECT_EQ(engine.answer(prompt_of(30, 7), 10), first);
+}
+
+TEST(HostEngine, AWindowThatFailsLetsTheWorkersSleep) {
+  Engine engine("0");
+  auto worker = engine.workers().attach("cpu-expert-worker-0", static_cast<uint32_t>(getpid()), {});
+  ASSERT_TRUE(worker) << worker.error().message();
+  auto sequence = engine.device().open_sequence();
+  ASSERT_TRUE(sequence);
+  const DeviceRow row{.sequence = *sequence, .token = -1, .is_prompt = true, .sample = {}};
+  std::vector<RowChoice> choices;
+  EXPECT_FALSE(engine.device().run_window({&row, 1}, choices).ok());
+  ASSERT_EQ(engine.workers().in_window().size(), 1U) << "the window had begun";
+  EXPECT_EQ((*worker)->board.header().window_open, 0U);
 }
 
 TEST(HostEngine, TellsWhereItsTimeGoes) {
