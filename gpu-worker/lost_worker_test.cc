@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "cpu-expert-worker/expert_job.h"
 #include "gpu-worker/expert_dispatch.h"
@@ -20,7 +21,15 @@ using quant::Numerics;
 constexpr uint32_t kTokens = 12;
 constexpr uint32_t kLostAfterMs = 200;
 
-enum class Step { kBeforeComputing, kAfterOneExpert, kAfterAllParts, kAfterDoneTicket };
+enum class Step {
+  kBeforeComputing,
+  kAfterOneExpert,
+  kAfterAllParts,
+  kAfterDoneTicket,
+  // Of a worker with several threads, about then: rows of gate and up, rows of down.
+  kInTheIntermediateStage,
+  kInTheOutputStage,
+};
 struct Fault {
   const char* name;
   Step step;
@@ -33,8 +42,34 @@ class LostWorkerTest : public testing::TestWithParam<Fault> {
       : weights_(open_model(tests::models_golden_model().string())), layers_(experts_of(weights_)) {}
   void TearDown() override { shm::remove_stale_segments(run_); }
 
+  // The worker as it is, with three threads that share every expert. Its fault comes when so many pieces of
+  // request `when` are done that one stage has begun and is hardly over; wherever it hits, the outcome is the
+  // same.
+  void serve_by_threads(shm::Board& board, uint64_t when, Step at, int signal) const {
+    constexpr uint32_t kThreads = 3;
+    // Each thread takes its whole share of a stage at once: a stage is three pieces.
+    const uint64_t pieces = at == Step::kInTheIntermediateStage ? 1 : kThreads + 1;
+    cpu_expert_worker::BoardServer server(
+        {.layers = layers_,
+         .threads = kThreads,
+         .wait = {.yield = true, .park_after_us = 200},
+         .rules = {.split = cpu_expert_worker::SplitRule::kAll, .unit_bytes = 1, .take_parts = 1}});
+    const shm::BoardHeader& header = board.header();
+    const auto done = [&] { return header.done_ticket.load(std::memory_order_acquire); };
+    std::thread watcher([&] {
+      while (done() + 1 < when) std::this_thread::yield();
+      const uint64_t before = header.all_progress();
+      while (done() < when && header.all_progress() < before + pieces) std::this_thread::yield();
+      kill(getpid(), signal);
+    });
+    static_cast<void>(server.serve(board, [] { return false; }));
+    _exit(5);
+  }
+
   // The worker's side with one thread; gets its fault in request `when`.
   void serve(shm::Board& board, uint64_t when, Step at, int signal) const {
+    if (at == Step::kInTheIntermediateStage || at == Step::kInTheOutputStage)
+      return serve_by_threads(board, when, at, signal);
     cpu_expert_worker::ExpertJob job(layers_, board.geometry(), 1);
     cpu_expert_worker::JobScratch scratch;
     shm::BoardHeader& header = board.header();
@@ -136,6 +171,10 @@ INSTANTIATE_TEST_SUITE_P(Faults, LostWorkerTest,
                                          Fault{"KilledAfterOneExpert", Step::kAfterOneExpert, SIGKILL},
                                          Fault{"KilledAfterAllParts", Step::kAfterAllParts, SIGKILL},
                                          Fault{"KilledAfterDoneTicket", Step::kAfterDoneTicket, SIGKILL},
+                                         Fault{"KilledWithThreadsAtGateAndUp", Step::kInTheIntermediateStage,
+                                               SIGKILL},
+                                         Fault{"KilledWithThreadsAtDown", Step::kInTheOutputStage, SIGKILL},
+                                         Fault{"StoppedWithThreadsAtDown", Step::kInTheOutputStage, SIGSTOP},
                                          Fault{"StoppedBeforeComputing", Step::kBeforeComputing, SIGSTOP},
                                          Fault{"StoppedAfterOneExpert", Step::kAfterOneExpert, SIGSTOP},
                                          Fault{"StoppedAfterDoneTicket", Step::kAfterDoneTicket, SIGSTOP}),
