@@ -3,8 +3,12 @@
 #include <algorithm>
 
 #include "services/base/check.h"
+#include "services/quant/kernels.h"
 
 namespace strata::expert {
+
+// More would go in several calls, and each of them reads the weights.
+static_assert(ExpertPhases::kGroupTokens == quant::kTokensPerCall);
 
 using quant::Activations;
 using quant::Numerics;

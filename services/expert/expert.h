@@ -60,7 +60,7 @@ class ExpertScratch {
 class ExpertPhases {
  public:
   // Tokens that go through a product together: the weights of a range are read once per group.
-  static constexpr uint32_t kGroupTokens = 32;
+  static constexpr uint32_t kGroupTokens = 64;
 
   explicit ExpertPhases(const ExpertTask& task);  // kept by reference
   explicit ExpertPhases(const ExpertTask&&) = delete;
