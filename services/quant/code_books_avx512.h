@@ -51,8 +51,8 @@ inline Vec lookup(const CodeBytes<kEntries>& table, const EntryIndex<kEntries>& 
   }
 }
 
-// Entries to be gathered, 32 bits each: byte j has the codes of values j and j + 4, from bit kBit and from
-// kBit + 2 on.
+// Entries to be gathered, 32 bits each: byte j has the codes of values j and j + 4, from bits kBit and
+// kOtherBit on.
 template <std::size_t kEntries>
 struct CodeWords {
   uint32_t word[kEntries];

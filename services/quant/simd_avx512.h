@@ -189,8 +189,8 @@ using Int32MayAlias [[gnu::may_alias]] = int32_t;
 // Four bytes at p in every lane.
 inline Vec spread_four(const void* p) { return _mm512_set1_epi32(*static_cast<const Int32MayAlias*>(p)); }
 // sum += four products of unsigned bytes of `w` and the signed bytes at `x`, by lanes; exact. The memory
-// operand spreads the bytes by itself, which the compiler (GCC 12) leaves to an instruction of its own: a
-// sixth of the time of a tile of tokens.
+// operand spreads the bytes by itself, which the compiler (GCC 12) leaves to an instruction of its own: 0.84
+// instead of 0.63 cycles.
 inline Vec add_dot4(Vec sum, Vec w, const int8_t* x) {
   asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*reinterpret_cast<const Int32MayAlias*>(x)));
   return sum;
