@@ -13,15 +13,15 @@ inline constexpr float kRoundToInteger =
 inline constexpr uint32_t kRoundToIntegerBits = 0x4b400000u;
 
 // The integer nearest to x, ties to even, for |x| < 2^22; anything for others.
-inline int32_t nearest_integer(float x) {
+STRATA_HOST_DEVICE inline int32_t nearest_integer(float x) {
   return static_cast<int32_t>(bits_of_float(x + kRoundToInteger) - kRoundToIntegerBits);
 }
 
-inline float power_of_two(int32_t exponent) {
+STRATA_HOST_DEVICE inline float power_of_two(int32_t exponent) {
   return float_of_bits(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-inline float exp_value(float x) {
+STRATA_HOST_DEVICE inline float exp_value(float x) {
   const float bounded = x > 88.72284f ? 88.72284f : x < -104.0f ? -104.0f : x;  // NaN stays
   const int32_t n = nearest_integer(bounded * 1.44269504f) & 0x1ff;
   const int32_t exponent = (n ^ 0x100) - 0x100;  // nine bits, sign-extended: in range even for NaN
@@ -41,16 +41,16 @@ inline float exp_value(float x) {
   return x > 88.72284f ? __builtin_inff() : x < -104.0f ? 0.0f : value;
 }
 
-inline float magnitude(float x) { return float_of_bits(bits_of_float(x) & 0x7fffffffu); }
+STRATA_HOST_DEVICE inline float magnitude(float x) { return float_of_bits(bits_of_float(x) & 0x7fffffffu); }
 
-inline float sigmoid_value(float x) {
+STRATA_HOST_DEVICE inline float sigmoid_value(float x) {
   const float e = exp_value(-magnitude(x));
   return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
 }
 
-inline float silu_value(float x) { return x * sigmoid_value(x); }
+STRATA_HOST_DEVICE inline float silu_value(float x) { return x * sigmoid_value(x); }
 
-inline float softplus_value(float x) {
+STRATA_HOST_DEVICE inline float softplus_value(float x) {
   const float e = exp_value(-magnitude(x));
   const float s = e / (2.0f + e);
   const float z = s * s;
