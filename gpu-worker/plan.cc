@@ -11,6 +11,7 @@ namespace strata::gpu_worker {
 
 namespace {
 
+constexpr uint32_t kHostChunkTokens = 128;  // engine.prefill_chunk_tokens: auto
 // Share of all experts that `auto` makes room for on the host device, where the arena is ordinary memory:
 // enough for the few that do most of the work.
 constexpr uint64_t kAutoSlotsPercent = 25;
@@ -85,7 +86,8 @@ Result<MemoryPlan> make_plan(const model::ModelConfig& config, const config::Set
   MemoryPlan plan;
   plan.sequences = settings.engine_sequences();
   plan.context_tokens = context_tokens;
-  plan.prefill_chunk_tokens = std::min(settings.engine_prefill_chunk_tokens(), context_tokens);
+  plan.prefill_chunk_tokens =
+      std::min(settings.engine_prefill_chunk_tokens().number.value_or(kHostChunkTokens), context_tokens);
   plan.window_rows_max = plan.sequences + plan.prefill_chunk_tokens;
   plan.experts_total = static_cast<uint32_t>(input.experts_total);
   plan.slot_bytes = shm::arena_slot_bytes(input.slot_bytes);

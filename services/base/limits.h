@@ -18,7 +18,7 @@ inline constexpr uint32_t kStreamsMax = 8;
 // A window: the pending token of each running sequence, or a prompt chunk.
 inline constexpr uint32_t kSequencesMax = 16;
 inline constexpr uint32_t kDraftTokensMax = 7;
-inline constexpr uint32_t kPrefillChunkTokensMax = 2048;
+inline constexpr uint32_t kPrefillChunkTokensMax = 8192;
 inline constexpr uint32_t kWindowTokensMax = kSequencesMax * (1 + kDraftTokensMax) + kPrefillChunkTokensMax;
 
 // The dispatch board takes this many tokens at a time; a longer window is dispatched in pieces.

@@ -127,6 +127,32 @@ Result<Count> read(std::string_view text, const Bounds<Count>& bounds) {
               quoted(text));
 }
 
+struct SizeUnit {
+  std::string_view name;
+  uint64_t bytes;
+};
+constexpr SizeUnit kSizeUnits[] = {
+    {"GiB", uint64_t{1} << 30}, {"MiB", uint64_t{1} << 20}, {"KiB", uint64_t{1} << 10}};
+constexpr uint64_t kSizeMax = uint64_t{1} << 50;
+
+Result<Size> read(std::string_view text, const Bounds<Size>&) {
+  if (text == "auto") return Size::automatic();
+  uint64_t unit = 1;
+  std::string_view number = text;
+  for (const SizeUnit& each : kSizeUnits) {
+    if (!text.ends_with(each.name)) continue;
+    unit = each.bytes;
+    number.remove_suffix(each.name.size());
+    if (number.ends_with(' ')) number.remove_suffix(1);
+  }
+  const auto value = to_number<double>(number);
+  const bool right =
+      value && *value >= 0 && *value * static_cast<double>(unit) <= static_cast<double>(kSizeMax);
+  if (right) return Size::of(static_cast<uint64_t>(std::llround(*value * static_cast<double>(unit))));
+  return fail(Code::kInvalidArgument, "expected auto or a size such as 24GiB or 512MiB, got {}",
+              quoted(text));
+}
+
 std::string write(uint32_t value) { return fmt::format("{}", value); }
 std::string write(double value) { return fmt::format("{}", value); }
 std::string write(bool value) { return value ? "true" : "false"; }
@@ -134,6 +160,14 @@ std::string write(const std::string& value) { return value; }
 std::string write(const Path& value) { return value.value; }
 std::string write(const Choice& value) { return value.value; }
 std::string write(const Count& value) { return value.number ? write(*value.number) : "auto"; }
+std::string write(const Size& value) {
+  if (!value.bytes) return "auto";
+  for (const SizeUnit& unit : kSizeUnits) {
+    if (*value.bytes > 0 && *value.bytes % unit.bytes == 0)
+      return fmt::format("{}{}", *value.bytes / unit.bytes, unit.name);
+  }
+  return fmt::format("{}", *value.bytes);
+}
 std::string write(const Amount& value) {
   switch (value.kind) {
     case Amount::Kind::kNumber:
@@ -256,6 +290,7 @@ std::string Property<T>::range_text() const {
   if constexpr (std::is_same_v<T, Choice>) return choice_list(bounds_.choices);
   if constexpr (std::is_same_v<T, Amount>) return "auto, a whole number, or 0% to 100%";
   if constexpr (std::is_same_v<T, Count>) return "auto, or " + number_range(number_bounds(bounds_));
+  if constexpr (std::is_same_v<T, Size>) return "auto, or a size such as 24GiB, 512MiB or 4096";
   if constexpr (std::is_same_v<T, bool>) return "true or false";
   return "";
 }
@@ -275,6 +310,7 @@ template class Property<Path>;
 template class Property<Choice>;
 template class Property<Amount>;
 template class Property<Count>;
+template class Property<Size>;
 template class Property<bool>;
 template class Property<uint32_t>;
 template class Property<double>;

@@ -62,6 +62,13 @@ struct Count {
   static Count automatic() { return {}; }
 };
 
+// "auto", or bytes: "24 GiB", "512MiB", "1048576".
+struct Size {
+  std::optional<uint64_t> bytes;  // none: auto
+  static Size automatic() { return {}; }
+  static Size of(uint64_t count) { return {count}; }
+};
+
 template <class T>
 struct Bounds {
   std::optional<T> min = {}, max = {};    // of a Count: of its number
@@ -111,7 +118,7 @@ class PropertyBase {
   PropertyMeta meta_;
 };
 
-// T: std::string, Path, Choice, Amount, Count, bool, uint32_t, double.
+// T: std::string, Path, Choice, Amount, Count, Size, bool, uint32_t, double.
 template <class T>
 class Property final : public PropertyBase {
  public:

@@ -56,6 +56,29 @@ TEST(Property, TakesCounts) {
   EXPECT_EQ(count.parse("9").message(), "expected auto or 0 to 8, got '9'");
 }
 
+TEST(Property, TakesSizes) {
+  One<Size> size(Size::automatic());
+  EXPECT_EQ(size.property.text(), "auto");
+  EXPECT_FALSE(size.property().bytes);
+  const std::pair<std::string_view, uint64_t> right[] = {{"24GiB", uint64_t{24} << 30},
+                                                         {"12 GiB", uint64_t{12} << 30},
+                                                         {"1.5MiB", 3u << 19},
+                                                         {"4KiB", 4096},
+                                                         {"0", 0},
+                                                         {"4097", 4097}};
+  for (const auto& [text, bytes] : right) {
+    ASSERT_TRUE(size.parse(text).ok()) << text;
+    EXPECT_EQ(size.property().bytes, bytes) << text;
+    One<Size> again(Size::automatic());
+    ASSERT_TRUE(again.parse(size.property.text()).ok()) << size.property.text();
+    EXPECT_EQ(again.property().bytes, bytes) << "as written: " << size.property.text();
+  }
+  EXPECT_EQ(size.property.text(), "4097");
+  for (std::string_view bad : {"", "-1", "GiB", "24GB", "24gib", "nan", "infGiB", "1  GiB", "9999999GiB"})
+    EXPECT_FALSE(size.parse(bad).ok()) << bad;
+  EXPECT_EQ(size.parse("24GB").message(), "expected auto or a size such as 24GiB or 512MiB, got '24GB'");
+}
+
 TEST(Property, TakesAmounts) {
   One<Amount> amount(Amount::automatic());
   EXPECT_EQ(amount.property.text(), "auto");

@@ -35,6 +35,26 @@ struct Settings : PropertySet {
       {.unit = Unit::kThreads, .applies = Applies::kRestartAll, .example = "4"},
       0,
       {.min = 0, .max = kExpertThreadsMax}};
+  Property<Size> device_vram_budget{
+      this,
+      "device.vram_budget",
+      "Device memory that the cuda device may use; auto: what is free at start, less device.vram_reserve. "
+      "A smaller budget acts like a smaller card.",
+      {.unit = Unit::kBytes, .applies = Applies::kRestartGpuWorker, .example = "12GiB"},
+      Size::automatic()};
+  Property<Size> device_vram_reserve{
+      this,
+      "device.vram_reserve",
+      "Device memory that stays free for others (a desktop, say); auto: a sixteenth of the card, at most "
+      "1GiB.",
+      {.unit = Unit::kBytes, .applies = Applies::kRestartGpuWorker, .example = "512MiB"},
+      Size::automatic()};
+  Property<Choice> device_kv{this,
+                             "device.kv",
+                             "How the cuda device keeps keys and values. The host device has float32 always.",
+                             {.applies = Applies::kRestartGpuWorker, .example = "float16"},
+                             Choice{"float16"},
+                             {.choices = {"float32", "float16", "int8"}}};
   Property<Choice> numerics{this,
                             "numerics",
                             "How products are computed: reproducible answers, or exact for judging.",
@@ -57,14 +77,14 @@ struct Settings : PropertySet {
       {.unit = Unit::kTokens, .applies = Applies::kRestartGpuWorker, .example = "8192"},
       0,
       {.min = 0, .max = 1048576}};
-  Property<uint32_t> engine_prefill_chunk_tokens{
+  Property<Count> engine_prefill_chunk_tokens{
       this,
       "engine.prefill_chunk_tokens",
       "Prompt tokens read in one window; longer prompts take several, between which "
-      "running answers go on.",
+      "running answers go on. auto: 128 on the host device, the largest chunk that fits on the cuda device.",
       {.unit = Unit::kTokens, .applies = Applies::kRestartGpuWorker, .example = "128"},
-      128,
-      {.min = 1, .max = kPrefillChunkTokensMax}};
+      Count::automatic(),
+      {.min = Count(1), .max = Count(kPrefillChunkTokensMax)}};
   Property<uint32_t> engine_window_budget_ms{
       this,
       "engine.window_budget_ms",
@@ -80,6 +100,15 @@ struct Settings : PropertySet {
       "Arena slots over all trunk layers: a number, a percentage of all experts, or auto.",
       {.unit = Unit::kExperts, .applies = Applies::kRestartGpuWorker, .example = "25%"},
       Amount::automatic()};
+  Property<uint32_t> experts_stream_tokens_min{
+      this,
+      "experts.stream_tokens_min",
+      "Windows of at least so many tokens copy the experts that are not resident to the device; in smaller "
+      "ones "
+      "the expert workers compute them. For the cuda device.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGpuWorker, .example = "512"},
+      512,
+      {.min = 1, .max = kPrefillChunkTokensMax}};
   Property<Choice> experts_policy{this,
                                   "experts.policy",
                                   "Which experts are resident.",
