@@ -6,22 +6,14 @@
 
 #include <span>
 
-#include "gpu-worker/cuda/device_types.h"
+#include "gpu-worker/cuda/product_job.h"
 
 namespace strata::gpu_worker::cuda {
 
-// One matrix of a call and where its product goes: out[row * out_stride + n] = w row n . x row.
-struct ProductJob {
-  DeviceMatrix w;
-  float* out = nullptr;
-  uint64_t out_stride = 0;  // floats
-};
-inline constexpr uint32_t kProductJobsMax = 8;
-
-// All jobs read the same rows of x; their types may differ, all are quantized, x.cols == w.cols. Jobs of one
-// type share a launch, so matrices that read the same activations belong into one call.
-// A matrix may be read up to the next multiple of 16 bytes behind its end.
-// Moves every matrix once for up to 8 rows; bandwidth bound there, beyond 32 rows bound by arithmetic.
+// All jobs read the same rows of x; their types may differ, all are quantized, x.cols == matrix.cols. Jobs of
+// one type share a launch, so matrices that read the same activations belong into one call. A matrix may be
+// read up to the next multiple of 16 bytes behind its end. Moves every matrix once for up to 8 rows;
+// bandwidth bound there, beyond 32 rows bound by arithmetic.
 void multiply_q8(std::span<const ProductJob> jobs, Q8Rows x, uint32_t rows, cudaStream_t stream);
 
 }  // namespace strata::gpu_worker::cuda

@@ -202,17 +202,15 @@ expert::ExpertWeights LayerExperts::expert(uint32_t index) const {
           .down = expert_matrix(down, down.data + index * down_expert_bytes, down_scale, index)};
 }
 
-std::size_t LayerExperts::record_bytes() const {
-  return align_part(matrix_bytes(gate)) + align_part(matrix_bytes(up)) + align_part(matrix_bytes(down));
-}
+std::size_t LayerExperts::up_offset() const { return align_part(matrix_bytes(gate)); }
+std::size_t LayerExperts::down_offset() const { return up_offset() + align_part(matrix_bytes(up)); }
+std::size_t LayerExperts::record_bytes() const { return down_offset() + align_part(matrix_bytes(down)); }
 
 expert::ExpertWeights LayerExperts::expert_at(const std::byte* record, uint32_t index) const {
   CHECK(index < count, "expert {} of {}", index, count);
-  const std::byte* up_part = record + align_part(matrix_bytes(gate));
-  const std::byte* down_part = up_part + align_part(matrix_bytes(up));
   return {.gate = expert_matrix(gate, record, gate_scale, index),
-          .up = expert_matrix(up, up_part, up_scale, index),
-          .down = expert_matrix(down, down_part, down_scale, index)};
+          .up = expert_matrix(up, record + up_offset(), up_scale, index),
+          .down = expert_matrix(down, record + down_offset(), down_scale, index)};
 }
 
 void LayerExperts::write_record(uint32_t index, std::byte* record) const {

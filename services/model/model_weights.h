@@ -66,6 +66,8 @@ struct LayerExperts {
   expert::ExpertWeights expert(uint32_t index) const;  // in the mapped file
   // An arena slot holds gate | up | down, each part beginning at a multiple of kExpertPartAlignment.
   std::size_t record_bytes() const;
+  std::size_t up_offset() const;  // of a part within a record; gate is at 0
+  std::size_t down_offset() const;
   // The same expert read from a record (an arena slot) instead of the file.
   expert::ExpertWeights expert_at(const std::byte* record, uint32_t index) const;
   // Copies the expert's three pieces from the file into a record.
