@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gpu-worker/loop_counters.h"
+#include "services/base/limits.h"
 #include "services/base/status.h"
 #include "services/model/sampling.h"
 #include "services/shm/usage_board.h"
@@ -25,6 +26,9 @@ struct SequenceId {
   uint32_t generation = 0;
   bool operator==(const SequenceId&) const = default;
 };
+
+// For a RoutingOverride: another number for each sequence that is opened.
+inline uint32_t routing_sequence(SequenceId id) { return id.generation * kSequencesMax + id.index; }
 
 // What is needed to choose the token that follows a row. Everything is borrowed for the length of the window.
 struct SampleRequest {

@@ -20,6 +20,7 @@
 #include "services/actor/actor_system.h"
 #include "services/expert/thread_plan.h"
 #include "services/gguf/gguf_file.h"
+#include "services/model/synthetic_routing.h"
 #include "services/obs/log.h"
 #include "services/quant/kernels.h"
 #include "services/rpc/process_main.h"
@@ -45,6 +46,7 @@ struct Loaded {
   MemoryPlan plan;
   std::string fingerprint;
   std::string model_name;
+  std::string synthetic_routing;  // engine.synthetic_routing
 };
 
 Result<Loaded> load(const config::Settings& settings) {
@@ -62,7 +64,27 @@ Result<Loaded> load(const config::Settings& settings) {
   return Loaded{.weights = std::move(weights),
                 .plan = std::move(plan),
                 .fingerprint = file.fingerprint(),
-                .model_name = std::move(name)};
+                .model_name = std::move(name),
+                .synthetic_routing = settings.engine_synthetic_routing()};
+}
+
+// Null unless engine.synthetic_routing asks for it.
+Result<std::unique_ptr<model::RoutingOverride>> synthetic_routing(const config::Settings& settings,
+                                                                  const model::ModelWeights& weights) {
+  const std::string text = settings.engine_synthetic_routing();
+  if (text.empty()) return nullptr;
+  const auto named = [](const Status& status) {
+    return fail(status.code(), "engine.synthetic_routing: {}", status.message());
+  };
+  const auto spec = model::parse_synthetic_routing(text);
+  if (!spec) return named(spec.error());
+  model::RoutingShape shape{.experts = {}, .used = weights.config.experts_used};
+  for (const model::LayerWeights& layer : weights.layers) shape.experts.push_back(layer.moe.experts.count);
+  auto routing = model::make_synthetic_routing(*spec, shape);
+  if (!routing) return named(routing.error());
+  obs::warn("main", "routing is synthetic ({}): answers are meaningless; unset engine.synthetic_routing",
+            text);
+  return routing;
 }
 
 // The peers that should be attached and are not.
@@ -78,6 +100,8 @@ void fill_status(v1::GetStatusResponse& status, const Loaded& loaded, Device& de
   const LoopCounters& counters = loop.counters();
   fact("model", loaded.model_name);
   fact("device", std::string(device.type()));
+  if (!loaded.synthetic_routing.empty())
+    fact("routing", fmt::format("SYNTHETIC ({}): answers are meaningless", loaded.synthetic_routing));
   fact("experts resident", fmt::format("{} of {} slots, {} experts", device.residents().slots_used(),
                                        loaded.plan.slots, loaded.plan.experts_total));
   fact("sequences running",
@@ -128,6 +152,7 @@ Status run(const rpc::ProcessContext& context) {
                          .expected = expert::worker_count(settings, topology),
                          .wait = window_loop.wait,
                          .keep_awake = !window_loop.wait.yield});
+  TRY(const auto routing, synthetic_routing(settings, loaded.weights));
   bool exact = settings.numerics() == "exact";
   TRY(auto device,
       HostDevice::create({.weights = &loaded.weights,
@@ -135,7 +160,8 @@ Status run(const rpc::ProcessContext& context) {
                           .numerics = exact ? quant::Numerics::kExact : quant::Numerics::kReproducible,
                           .threads = expert::host_device_threads(settings, topology),
                           .run_id = context.run_id,
-                          .workers = &workers}));
+                          .workers = &workers,
+                          .routing = routing.get()}));
   WindowLoop loop({.device = device.get(),
                    .context_tokens = plan.context_tokens,
                    .prefill_chunk_tokens = plan.prefill_chunk_tokens,

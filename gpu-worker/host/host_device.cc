@@ -110,6 +110,7 @@ HostDevice::HostDevice(const HostDeviceOptions& options, shm::Segment arena, shm
   }
   rows_.reserve(options.plan.window_rows_max);
   row_is_prompt_.reserve(options.plan.window_rows_max);
+  forward_.override_routing(options.routing);
 }
 
 HostDevice::~HostDevice() = default;
@@ -145,7 +146,10 @@ Status HostDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   std::size_t wanted = 0;
   for (const DeviceRow& row : rows) {
     bool wants = row.sample.params != nullptr;
-    rows_.push_back({.sequence = &state_of(row.sequence), .token = row.token, .want_logits = wants});
+    rows_.push_back({.sequence = &state_of(row.sequence),
+                     .token = row.token,
+                     .want_logits = wants,
+                     .routing_sequence = routing_sequence(row.sequence)});
     row_is_prompt_.push_back(row.is_prompt ? 1 : 0);
     wanted += wants ? 1 : 0;
   }

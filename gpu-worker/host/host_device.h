@@ -23,8 +23,9 @@ struct HostDeviceOptions {
   MemoryPlan plan;
   quant::Numerics numerics = quant::Numerics::kReproducible;
   uint32_t threads = 1;
-  std::string run_id;                // for segment names
-  ExpertWorkers* workers = nullptr;  // outlives the device
+  std::string run_id;                         // for segment names
+  ExpertWorkers* workers = nullptr;           // outlives the device
+  model::RoutingOverride* routing = nullptr;  // outlives the device; null: the router chooses
 };
 
 class HostDevice final : public Device {

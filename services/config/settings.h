@@ -93,6 +93,15 @@ struct Settings : PropertySet {
       60000,
       {.min = 1000, .max = 3600000}};
 
+  Property<std::string> engine_synthetic_routing{
+      this,
+      "engine.synthetic_routing",
+      "For measuring speed only: experts are not chosen by the router but drawn (mild, strong, uniform or "
+      "skew=A/B/C: the shares of the hottest 1/8, 1/4, 1/2; drift=SHARE of the hot half exchanged per 64 "
+      "tokens; seed=N) or replayed (trace:FILE); answers are meaningless then. Empty: off.",
+      {.applies = Applies::kRestartGpuWorker, .example = "mild,drift=0.01,seed=7"},
+      ""};
+
   // --- experts
   Property<Amount> experts_slots{
       this,

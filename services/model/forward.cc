@@ -68,12 +68,14 @@ struct Forward::Impl {
     window.places.reserve(rows_max);
     window.tokens.reserve(rows_max);
     window.turns.resize(std::size_t{rows_max} * 2 * rope.pairs());
+    routing_places.reserve(rows_max);
   }
 
   Status plan(std::span<const WindowRow> rows, std::size_t logit_count);
   Status add_row(const WindowRow& row);
   void embed();
   void run_layer(uint32_t layer, MoeExecutor& experts, Stopwatch& watch);
+  std::span<const uint16_t> chosen_experts(uint32_t layer);
   void run_head(std::span<const WindowRow> rows, std::span<float> logits, int32_t* bad_row);
 
   const ModelWeights& weights;
@@ -88,13 +90,16 @@ struct Forward::Impl {
   MoeBlock moe;
   std::optional<NgramEmbedding> ngram;
   ForwardObserver observer;
+  RoutingOverride* routing = nullptr;
   PhaseSeconds phases;
 
   Window window;
-  std::vector<float> streams;        // (rows, C, H)
-  std::vector<float> block_input;    // (rows, H)
-  std::vector<float> block_output;   // (rows, H)
-  std::vector<float> final_streams;  // (rows that want logits, C, H)
+  std::vector<float> streams;                // (rows, C, H)
+  std::vector<float> block_input;            // (rows, H)
+  std::vector<float> block_output;           // (rows, H)
+  std::vector<float> final_streams;          // (rows that want logits, C, H)
+  std::vector<RoutingPlace> routing_places;  // (rows)
+  std::vector<uint16_t> routing_ids;         // (rows, k) of one layer
 };
 
 Forward::Forward(const ModelWeights& weights, quant::Numerics numerics, uint32_t window_rows_max,
@@ -104,6 +109,8 @@ Forward::Forward(const ModelWeights& weights, quant::Numerics numerics, uint32_t
 Forward::~Forward() = default;
 
 void Forward::observe(ForwardObserver observer) { impl_->observer = std::move(observer); }
+
+void Forward::override_routing(RoutingOverride* routing) { impl_->routing = routing; }
 
 PhaseSeconds Forward::take_phases() { return std::exchange(impl_->phases, PhaseSeconds()); }
 
@@ -120,6 +127,7 @@ Status Forward::Impl::plan(std::span<const WindowRow> rows, std::size_t logit_co
   window.segments.clear();
   window.places.clear();
   window.tokens.clear();
+  routing_places.clear();
   for (const WindowRow& row : rows) TRY_OK(add_row(row));
   return {};
 }
@@ -150,6 +158,7 @@ Status Forward::Impl::add_row(const WindowRow& row) {
   window.places.push_back(
       {.segment = static_cast<uint32_t>(window.segments.size()) - 1, .position = position});
   window.tokens.push_back(row.token);
+  routing_places.push_back({.sequence = row.routing_sequence, .position = position});
   return {};
 }
 
@@ -214,7 +223,7 @@ void Forward::Impl::run_layer(uint32_t layer, MoeExecutor& experts, Stopwatch& w
   mixer.read(w.mix_ffn, streams.data(), rows, block_input.data());
   watch.lap(phases.mixers);
   quant::Activations input(block_input.data(), rows, config.hidden, config.hidden);
-  moe.route_rows(w.moe, input);
+  moe.route_rows(w.moe, input, chosen_experts(layer));
   if (observer.router) observer.router(layer, rows, moe.ids(), moe.weights());
   watch.lap(phases.route);
   moe.run(w.moe, layer, input, experts, block_output.data());
@@ -222,6 +231,16 @@ void Forward::Impl::run_layer(uint32_t layer, MoeExecutor& experts, Stopwatch& w
   mixer.add(block_output.data(), rows, streams.data());
   watch.lap(phases.mixers);
   if (observer.streams) observer.streams(layer, rows, streams.data());
+}
+
+// What the override says of the layer; empty without one.
+std::span<const uint16_t> Forward::Impl::chosen_experts(uint32_t layer) {
+  if (routing == nullptr) return {};
+  const std::size_t used = config.experts_used;
+  routing_ids.resize(window.rows() * used);
+  for (std::size_t row = 0; row < routing_places.size(); ++row)
+    routing->choose(layer, routing_places[row], std::span(routing_ids).subspan(row * used, used));
+  return routing_ids;
 }
 
 // The final read and the head, for the rows that want logits only.

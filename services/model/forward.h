@@ -13,6 +13,7 @@
 #include "services/model/model_weights.h"
 #include "services/model/moe_executor.h"
 #include "services/model/parallel.h"
+#include "services/model/routing_override.h"
 #include "services/model/sequence_state.h"
 
 namespace strata::model {
@@ -23,6 +24,7 @@ struct WindowRow {
   SequenceState* sequence = nullptr;
   int32_t token = 0;
   bool want_logits = false;
+  uint32_t routing_sequence = 0;  // a number of the sequence for a RoutingOverride
 };
 
 // What a test or a trace wants to look at, called from the forward pass; null functions are skipped.
@@ -59,6 +61,8 @@ class Forward {
              int32_t* bad_row = nullptr);
 
   void observe(ForwardObserver observer);
+  // From the next run() on; kept by reference, null: the router chooses.
+  void override_routing(RoutingOverride* routing);
   PhaseSeconds take_phases();
 
  private:

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <numeric>
 
 #include "services/model/golden_fixture.h"
 #include "services/model/sparse_attention.h"
@@ -111,6 +112,67 @@ TEST_F(ForwardTest, GivesLogitsOnlyForTheRowsThatWantThem) {
   ASSERT_TRUE(forward.run(rows, experts, out).ok());
   EXPECT_TRUE(std::ranges::equal(row(out, 0), row(expected, 3)));
   EXPECT_TRUE(std::ranges::equal(row(out, 1), row(expected, 11)));
+}
+
+// An override that says what the router says, or something else.
+class ListedRouting final : public RoutingOverride {
+ public:
+  void choose(uint32_t layer, RoutingPlace place, std::span<uint16_t> ids) override {
+    places.push_back(place);
+    const auto& row = listed.at(layer).at(place.position);
+    std::ranges::copy(row, ids.begin());
+  }
+  std::vector<std::vector<std::vector<uint16_t>>> listed;  // [layer][position]
+  std::vector<RoutingPlace> places;
+};
+
+TEST_F(ForwardTest, AnOverrideTakesTheRoutersPlace) {
+  const auto tokens = some_tokens(20, 10);
+  const uint32_t used = weights_->config.experts_used;
+  Parallel parallel(2);
+  Forward forward(*weights_, Numerics::kReproducible, kRowsMax, parallel);
+  LocalExperts experts(*weights_, Numerics::kReproducible);
+  ListedRouting routing;
+  std::vector<std::vector<std::vector<uint16_t>>> seen;
+  std::vector<float> seen_weights;
+  forward.observe({.router =
+                       [&](uint32_t, uint32_t rows, const uint16_t* ids, const float* weights) {
+                         auto& layer = seen.emplace_back();
+                         for (uint32_t i = 0; i < rows; ++i)
+                           layer.emplace_back(ids + i * used, ids + (i + 1) * used);
+                         seen_weights.assign(weights, weights + std::size_t{rows} * used);
+                       },
+                   .blocks = {},
+                   .streams = {},
+                   .ngram_rows = {},
+                   .ngram_out = {}});
+  const auto run = [&] {
+    seen.clear();
+    SequenceState state(weights_->config, kCapacity);
+    std::vector<WindowRow> rows;
+    for (const int32_t token : tokens)
+      rows.push_back({.sequence = &state, .token = token, .want_logits = true, .routing_sequence = 77});
+    std::vector<float> out(rows.size() * weights_->config.vocab);
+    EXPECT_TRUE(forward.run(rows, experts, out).ok());
+    return out;
+  };
+  const auto routed = run();
+  const auto own = seen;
+  forward.override_routing(&routing);
+  routing.listed = own;
+  EXPECT_EQ(run(), routed) << "the router's own choice gives the same bits";
+  ASSERT_EQ(routing.places.size(), weights_->config.layers * tokens.size());
+  EXPECT_EQ(routing.places[3].sequence, 77u);
+  EXPECT_EQ(routing.places[3].position, 3u);
+  for (auto& layer : routing.listed)
+    for (auto& row : layer) std::iota(row.rbegin(), row.rend(), uint16_t{0});
+  EXPECT_NE(run(), routed);
+  EXPECT_EQ(seen, routing.listed);
+  float sum = 0;
+  for (uint32_t i = 0; i < used; ++i) sum += seen_weights[i];
+  EXPECT_NEAR(sum, 1, 1e-6);
+  forward.override_routing(nullptr);
+  EXPECT_EQ(run(), routed);
 }
 
 TEST_F(ForwardTest, AFaultOfOneSequenceIsReportedAndStaysThere) {

@@ -7,13 +7,25 @@
 #include "services/model/window.h"
 
 namespace strata::model {
+namespace {
 
-void route(std::span<float> logits, std::span<uint16_t> ids, std::span<float> weights) {
+void softmax(std::span<float> logits) {
   const float largest = *std::max_element(logits.begin(), logits.end());
   row_kernels().exp_below(logits.data(), largest, logits.size());
   const float total = quant::sum_f32(logits.data(), logits.size());
   for (float& value : logits) value = value / total;
+}
 
+void renormalize(std::span<float> weights) {
+  float chosen = 0;
+  for (const float p : weights) chosen += p;
+  for (float& p : weights) p = p / chosen;
+}
+
+}  // namespace
+
+void route(std::span<float> logits, std::span<uint16_t> ids, std::span<float> weights) {
+  softmax(logits);
   // Insertion into the short list of the best. NaN compares false with everything, so even then the ids are
   // distinct and valid.
   std::size_t filled = 0;
@@ -28,9 +40,14 @@ void route(std::span<float> logits, std::span<uint16_t> ids, std::span<float> we
     ids[at] = static_cast<uint16_t>(e);
     weights[at] = p;
   }
-  float chosen = 0;
-  for (const float p : weights) chosen += p;
-  for (float& p : weights) p = p / chosen;
+  renormalize(weights);
+}
+
+void weigh_chosen(std::span<float> logits, std::span<const uint16_t> ids, std::span<float> weights) {
+  softmax(logits);
+  for (std::size_t i = 0; i < ids.size(); ++i) weights[i] = logits[ids[i]];
+  if (std::ranges::all_of(weights, [](float p) { return p == 0; })) std::ranges::fill(weights, 1.0f);
+  renormalize(weights);
 }
 
 MoeBlock::MoeBlock(const ModelConfig& config, uint32_t experts_max, quant::Numerics numerics,
@@ -46,16 +63,23 @@ MoeBlock::MoeBlock(const ModelConfig& config, uint32_t experts_max, quant::Numer
       shared_(std::size_t{rows_max} * config.hidden),
       shared_gate_(rows_max) {}
 
-void MoeBlock::route_rows(const MoeWeights& weights, quant::Activations& input) {
+void MoeBlock::route_rows(const MoeWeights& weights, quant::Activations& input,
+                          std::span<const uint16_t> chosen) {
   const uint32_t experts = weights.router.rows, used = config_.experts_used;
   multiply_all(parallel_,
                {{&weights.router, &input, logits_.data(), experts, quant::Numerics::kExact},
                 {&weights.shared_router, &input, shared_gate_.data(), 1, quant::Numerics::kExact}});
   parallel_.run(input.tokens(), 8, [&](uint32_t begin, uint32_t end) {
     for (uint32_t row = begin; row < end; ++row) {
-      const std::size_t at = std::size_t{row} * used;
-      route(std::span(logits_).subspan(std::size_t{row} * experts, experts),
-            std::span(ids_).subspan(at, used), std::span(weights_).subspan(at, used));
+      const std::span logits = std::span(logits_).subspan(std::size_t{row} * experts, experts);
+      const std::span ids = std::span(ids_).subspan(std::size_t{row} * used, used);
+      const std::span row_weights = std::span(weights_).subspan(std::size_t{row} * used, used);
+      if (chosen.empty()) {
+        route(logits, ids, row_weights);
+      } else {
+        std::ranges::copy(chosen.subspan(std::size_t{row} * used, used), ids.begin());
+        weigh_chosen(logits, ids, row_weights);
+      }
     }
   });
 }

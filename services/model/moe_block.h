@@ -14,14 +14,18 @@ namespace strata::model {
 // softmax over all logits, the ids.size() largest (equal: the lower id first), weights renormalized over
 // them. Overwrites logits.
 void route(std::span<float> logits, std::span<uint16_t> ids, std::span<float> weights);
+// The same with ids that somebody else has chosen (routing_override.h): only the weights are computed. Equal
+// ones if all their probabilities are 0.
+void weigh_chosen(std::span<float> logits, std::span<const uint16_t> ids, std::span<float> weights);
 
 class MoeBlock {
  public:
   MoeBlock(const ModelConfig& config, uint32_t experts_max, quant::Numerics numerics, uint32_t rows_max,
            Parallel& parallel);
 
-  // Fills ids() and weights() from input (rows, H); the router's product is exact float32 always.
-  void route_rows(const MoeWeights& weights, quant::Activations& input);
+  // Fills ids() and weights() from input (rows, H); the router's product is exact float32 always. `chosen`
+  // (rows, k): the ids if somebody else has chosen them, else empty.
+  void route_rows(const MoeWeights& weights, quant::Activations& input, std::span<const uint16_t> chosen);
   // Starts the routed experts, computes the shared one meanwhile and sums into output (rows, H).
   void run(const MoeWeights& weights, uint32_t layer, quant::Activations& input, MoeExecutor& experts,
            float* output);
