@@ -22,11 +22,10 @@ class Placer {
     used_ += (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
     return reinterpret_cast<T*>(base_ + begin);
   }
-  bool counts_only() const { return base_ == 0; }
   uint64_t used_bytes() const { return used_; }
 
  private:
-  uintptr_t base_ = 0;
+  uintptr_t base_ = kAlignment;  // not null, so that addresses can be computed with
   uint64_t used_ = 0;
 };
 

@@ -2,6 +2,9 @@
 // CHECK(condition, "format", values...): a bug ends the process, in release builds too, with the condition, the values and
 // the place on standard error. Never for things that can happen from outside (those are a Status).
 
+#if defined(__CUDACC__) && !defined(FMT_USE_CONSTEXPR)
+#define FMT_USE_CONSTEXPR 1  // fmt 9 believes nvcc incapable of constexpr, and then uses consteval all the same
+#endif
 #include <fmt/format.h>
 
 #include <source_location>

@@ -2,6 +2,9 @@
 // How the project says that something did not work: Status (code, message, place) and Result<T>.
 // The codes are numerically gRPC's, so a fault crosses the process edge with one cast (services/rpc/status.h).
 
+#if defined(__CUDACC__) && !defined(FMT_USE_CONSTEXPR)
+#define FMT_USE_CONSTEXPR 1  // fmt 9 believes nvcc incapable of constexpr, and then uses consteval all the same
+#endif
 #include <fmt/format.h>
 
 #include <cstdint>
