@@ -33,7 +33,7 @@ struct DeltaNetArgs {
   uint64_t state_stride = 0;
   float* history = nullptr;
   uint64_t history_stride = 0;
-  // Scratch.
+  // Scratch. Long windows leave other numbers in alpha and beta.
   float* mixed = nullptr;        // (rows, channels), long windows only
   uint32_t* arrivals = nullptr;  // (segments, nk), zero before the first call; every call leaves zeros
 };

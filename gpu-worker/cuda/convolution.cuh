@@ -1,0 +1,51 @@
+#pragma once
+// Causal convolutions per channel over the rows of a window and the history before it, as
+// model::HistoryTaps and append_history have them.
+
+#include "gpu-worker/cuda/device_types.h"
+#include "gpu-worker/cuda/math.cuh"
+
+namespace strata::gpu_worker::cuda {
+
+// One channel of one sequence: its inputs in the window and in the history, (history_rows, width), oldest
+// first.
+struct ChannelInputs {
+  const float* window = nullptr;  // the channel in row 0 of the segment
+  uint64_t stride = 0;            // floats between rows of the window
+  float* history = nullptr;       // the channel in the oldest row
+  uint32_t width = 0;             // floats between rows of the history
+  uint32_t history_rows = 0;
+
+  // The input `back` positions before row `index` of the segment.
+  __device__ float before(uint32_t index, uint32_t back) const {
+    if (back <= index) return window[(index - back) * stride];
+    return history[uint64_t{history_rows + index - back} * width];
+  }
+
+  // silu of the sum over taps, oldest first; the last tap meets the row itself.
+  __device__ float convolved(uint32_t index, const float* weights, uint32_t taps, uint32_t dilation) const {
+    float sum = 0.0f;
+#pragma unroll 4
+    for (uint32_t i = 0; i < taps; ++i) sum = fmaf(weights[i], before(index, dilation * (taps - 1 - i)), sum);
+    return silu_value(sum);
+  }
+
+  // Drops the oldest rows and appends those of a segment of `rows`. Some rows are read before as many are
+  // written, so that the reads overlap; in ascending order none is overwritten before it was read.
+  __device__ void append(uint32_t rows) const {
+    constexpr uint32_t kAtOnce = 4;
+    for (uint32_t first = 0; first < history_rows; first += kAtOnce) {
+      float kept[kAtOnce];
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        if (first + i < history_rows) kept[i] = before(rows + first + i, history_rows);
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        if (first + i < history_rows) history[uint64_t{first + i} * width] = kept[i];
+      }
+    }
+  }
+};
+
+}  // namespace strata::gpu_worker::cuda

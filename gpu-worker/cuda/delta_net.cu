@@ -1,0 +1,32 @@
+#include "gpu-worker/cuda/delta_net.h"
+
+#include "gpu-worker/cuda/delta_net_parts.cuh"
+#include "gpu-worker/cuda/quantize.h"
+#include "services/base/check.h"
+
+namespace strata::gpu_worker::cuda {
+
+void delta_net(const DeltaNetArgs& args, cudaStream_t stream) {
+  const WindowView& window = args.window;
+  if (window.row_count == 0) return;
+  const uint32_t value_dim = args.value_heads * args.dim;
+  CHECK(args.key_heads > 0 && args.value_heads % args.key_heads == 0, "{} value heads of {} key heads",
+        args.value_heads, args.key_heads);
+  CHECK(args.dim > 0 && args.dim <= 1024, "heads of {} values", args.dim);
+  CHECK(args.heads_q8.data == nullptr || args.heads_q8.cols == value_dim, "{} columns for {} values",
+        args.heads_q8.cols, value_dim);
+
+  const bool long_rows = window.row_count > kShortRows * window.segment_count;
+  if (long_rows && has_column_kernel(args.dim)) {
+    delta_net_long(args, stream);
+    return;
+  }
+  delta_net_short(args, stream);
+  if (args.heads_q8.data != nullptr && args.dim % kWarp != 0) {
+    quantize_q8(
+        {.x = {args.heads, value_dim}, .rows = window.row_count, .cols = value_dim, .out = args.heads_q8},
+        stream);
+  }
+}
+
+}  // namespace strata::gpu_worker::cuda

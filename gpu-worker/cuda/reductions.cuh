@@ -1,0 +1,48 @@
+#pragma once
+// Sums in the order of docs/numerics.md ("64 lanes") by one warp: lanes l and l + 32 live in thread l, so the
+// first step of the tree is in the thread and the others are shuffles (an addition's operands may trade
+// places). Every thread gets the sum. All threads of the warp call these.
+
+#include "gpu-worker/cuda/device_code.cuh"
+
+namespace strata::gpu_worker::cuda {
+
+inline constexpr uint32_t kSumLanes = 64;
+
+__device__ inline float total_of_lanes(float low, float high) {
+  float sum = low + high;
+  for (uint32_t s = kWarp / 2; s > 0; s /= 2) sum += __shfl_xor_sync(kAllLanes, sum, s);
+  return sum;
+}
+
+// Feeds elements 0..count-1 to their lanes: step(i, lane) gives the lane's new value.
+template <class Step>
+__device__ inline float sum_in_lanes(uint32_t count, Step step) {
+  float low = 0.0f, high = 0.0f;
+  uint32_t i = lane_index();
+#pragma unroll 4
+  for (; i + kWarp < count; i += kSumLanes) {
+    low = step(i, low);
+    high = step(i + kWarp, high);
+  }
+  if (i < count) low = step(i, low);
+  return total_of_lanes(low, high);
+}
+
+__device__ inline float dot_f32(const float* a, const float* b, uint32_t count) {
+  return sum_in_lanes(count, [&](uint32_t i, float lane) { return fmaf(a[i], b[i], lane); });
+}
+__device__ inline float sum_f32(const float* x, uint32_t count) {
+  return sum_in_lanes(count, [&](uint32_t i, float lane) { return lane + x[i]; });
+}
+__device__ inline float sum_squares_f32(const float* x, uint32_t count) {
+  return sum_in_lanes(count, [&](uint32_t i, float lane) { return fmaf(x[i], x[i], lane); });
+}
+
+// The factor of an RMS norm, 1 / sqrt(mean + eps), and the norm of one value with it.
+__device__ inline float rms_scale(float sum_squares, uint32_t count, float eps) {
+  return 1.0f / sqrtf(sum_squares / static_cast<float>(count) + eps);
+}
+__device__ inline float normed(float x, float scale, float g) { return (x * scale) * g; }
+
+}  // namespace strata::gpu_worker::cuda
