@@ -39,6 +39,33 @@ __device__ inline float sum_squares_f32(const float* x, uint32_t count) {
   return sum_in_lanes(count, [&](uint32_t i, float lane) { return fmaf(x[i], x[i], lane); });
 }
 
+// The same for kCount (1, 2, 4, 8 or 16) dot products at a time, with lanes 2 t and 2 t + 1 of each in
+// thread t. Every step of the tree but the last then halves what a thread still has to add. Gives the sum of
+// dot product number `lane_index() * kCount / kWarp`.
+template <int kCount>
+__device__ inline float total_of_lane_pairs(float (&v)[kCount][2]) {
+  const uint32_t lane = lane_index();
+  uint32_t mask = kWarp / 2;
+#pragma unroll
+  for (int count = kCount; count > 1; count /= 2, mask /= 2) {
+    const bool upper = (lane & mask) != 0;
+#pragma unroll
+    for (int i = 0; i < count / 2; ++i) {
+#pragma unroll
+      for (int parity = 0; parity < 2; ++parity) {
+        const float keep = upper ? v[i + count / 2][parity] : v[i][parity];
+        const float give = upper ? v[i][parity] : v[i + count / 2][parity];
+        v[i][parity] = keep + __shfl_xor_sync(kAllLanes, give, mask);
+      }
+    }
+  }
+  const bool odd = (lane & mask) != 0;
+  const float give = odd ? v[0][0] : v[0][1];
+  float sum = (odd ? v[0][1] : v[0][0]) + __shfl_xor_sync(kAllLanes, give, mask);
+  for (uint32_t s = mask / 2; s > 0; s /= 2) sum += __shfl_xor_sync(kAllLanes, sum, s);
+  return sum + __shfl_xor_sync(kAllLanes, sum, mask);
+}
+
 // The factor of an RMS norm, 1 / sqrt(mean + eps), and the norm of one value with it.
 __device__ inline float rms_scale(float sum_squares, uint32_t count, float eps) {
   return 1.0f / sqrtf(sum_squares / static_cast<float>(count) + eps);

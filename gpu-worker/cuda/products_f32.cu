@@ -1,0 +1,53 @@
+#include "gpu-worker/cuda/products_f32.h"
+
+#include "gpu-worker/cuda/products_f32_parts.cuh"
+#include "services/base/check.h"
+#include "services/gguf/tensor_type.h"
+
+namespace strata::gpu_worker::cuda {
+namespace {
+
+// From here on the weights are turned into floats once for many rows of activations.
+constexpr uint32_t kManyRows = 64;
+
+void multiply(FloatJobs& jobs, FloatRows x, uint32_t rows, cudaStream_t stream) {
+  if (rows == 0 || jobs.count == 0) return;
+  for (uint32_t i = 0; i < jobs.count; ++i) {
+    FloatJob& job = jobs.jobs[i];
+    const DeviceMatrix& matrix = job.product.matrix;
+    CHECK(matrix.cols == jobs.jobs[0].product.matrix.cols, "{} and {} columns", matrix.cols,
+          jobs.jobs[0].product.matrix.cols);
+    const gguf::TensorTypeInfo& info = gguf::tensor_type_info(matrix.type);
+    job.block_values = info.block_values;
+    job.block_bytes = info.block_bytes;
+  }
+  if (rows < kManyRows) {
+    multiply_f32_few(jobs, x, rows, stream);
+  } else {
+    multiply_f32_many(jobs, x, rows, stream);
+  }
+}
+
+}  // namespace
+
+void multiply_f32(std::span<const ProductJob> products, FloatRows x, uint32_t rows, cudaStream_t stream) {
+  CHECK(products.size() <= kProductJobsMax, "{} products", products.size());
+  FloatJobs jobs;
+  for (const ProductJob& product : products) jobs.jobs[jobs.count++].product = product;
+  multiply(jobs, x, rows, stream);
+}
+
+void multiply_f32(std::span<const FinishedJob> products, float divisor, FloatRows x, uint32_t rows,
+                  cudaStream_t stream) {
+  CHECK(products.size() <= kProductJobsMax, "{} products", products.size());
+  FloatJobs jobs;
+  jobs.divisor = divisor;
+  for (const FinishedJob& finished : products) {
+    FloatJob& job = jobs.jobs[jobs.count++];
+    job.product = finished.product;
+    job.finish = finished.finish;
+  }
+  multiply(jobs, x, rows, stream);
+}
+
+}  // namespace strata::gpu_worker::cuda

@@ -1,0 +1,58 @@
+#pragma once
+// What the kernels of products_f32 share.
+
+#include "gpu-worker/cuda/dequantize.cuh"
+#include "gpu-worker/cuda/products_f32.h"
+#include "gpu-worker/cuda/reductions.cuh"
+
+namespace strata::gpu_worker::cuda {
+
+// The jobs of a launch; block b belongs to the last job with first_block <= b.
+struct FloatJob {
+  ProductJob product;
+  uint32_t block_values = 1, block_bytes = 0;  // of the matrix's type
+  Finish finish = Finish::kNone;
+  uint32_t first_block = 0;
+
+  // Of a whole number of blocks.
+  __host__ __device__ uint32_t weight_bytes(uint32_t values) const {
+    return values / block_values * block_bytes;
+  }
+};
+struct FloatJobs {
+  FloatJob jobs[kProductJobsMax];
+  uint32_t count = 0;
+  float divisor = 1.0f;
+
+  __device__ const FloatJob& of_block(uint32_t block) const {
+    uint32_t i = 0;
+    while (i + 1 < count && jobs[i + 1].first_block <= block) ++i;
+    return jobs[i];
+  }
+};
+
+void multiply_f32_few(FloatJobs jobs, FloatRows x, uint32_t rows, cudaStream_t stream);
+void multiply_f32_many(FloatJobs jobs, FloatRows x, uint32_t rows, cudaStream_t stream);
+
+// Stores what a dot product came to.
+__device__ inline void store_product(const FloatJobs& jobs, const FloatJob& job, uint64_t row, uint32_t i,
+                                     float total) {
+  float y = total * job.product.matrix.scale;
+  if (job.finish == Finish::kLow) y = silu_value(y / jobs.divisor);
+  if (job.finish == Finish::kInject) y = 2.0f * sigmoid_value(y / jobs.divisor);
+  job.product.out[row * job.product.out_stride + i] = y;
+}
+
+// The first `count` floats of a row to shared memory (aligned to 16), by `threads` threads of which this is
+// number `thread`. They are there after the copies' wait and a barrier.
+__device__ inline void stage_floats(float* to, const float* from, uint32_t count, uint32_t thread,
+                                    uint32_t threads) {
+  uint32_t copied = 0;
+  if ((reinterpret_cast<uintptr_t>(from) & 15) == 0) {
+    copied = count / 4 * 4;
+    for (uint32_t i = 4 * thread; i < copied; i += 4 * threads) copy16_async(to + i, from + i);
+  }
+  for (uint32_t i = copied + thread; i < count; i += threads) to[i] = from[i];
+}
+
+}  // namespace strata::gpu_worker::cuda
