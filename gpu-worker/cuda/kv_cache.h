@@ -4,6 +4,8 @@
 // stored key (after norm and rotation) and value once; sums, softmax and block choice keep their order and
 // their float32.
 
+#include <cuda_runtime.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -16,7 +18,7 @@ enum class KvFormat : uint8_t {
         // with the head as the block: scale = absmax / 127, q = nearest_even(x * (127 / absmax)), value =
         // float(q) * scale. A head that is not finite: NaN.
 };
-constexpr uint32_t kv_value_bytes(KvFormat format) {
+__host__ __device__ constexpr uint32_t kv_value_bytes(KvFormat format) {
   return format == KvFormat::kF32 ? 4 : format == KvFormat::kF16 ? 2 : 1;
 }
 
@@ -32,9 +34,11 @@ struct AttentionShape {
   uint32_t top_k_tokens = 0;   // B
   float eps = 0;
 
-  constexpr uint32_t blocks_chosen() const { return block_tokens == 0 ? 0 : top_k_tokens / block_tokens; }
+  __host__ __device__ constexpr uint32_t blocks_chosen() const {
+    return block_tokens == 0 ? 0 : top_k_tokens / block_tokens;
+  }
   // The most tokens that one row attends to in a sequence of `capacity` tokens.
-  constexpr uint32_t attended_max(uint32_t capacity) const {
+  __host__ __device__ constexpr uint32_t attended_max(uint32_t capacity) const {
     if (block_tokens == 0) return capacity;
     const uint32_t sparse = blocks_chosen() * block_tokens + block_tokens - 1;
     return sparse < capacity ? sparse : capacity;

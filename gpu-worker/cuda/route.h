@@ -7,16 +7,14 @@
 
 namespace strata::gpu_worker::cuda {
 
-inline constexpr uint32_t kRouteExpertsMax = 4096;
-
 // Reference: model::route; same ids, same bits, in router order (falling weight, equal ones by lower id). A
 // row whose logits give NaN gets the experts 0..k-1 and NaN weights. One block a row. Moves 4*E bytes in and
 // 6*k out per row.
 struct RouteArgs {
   FloatRows logits;  // (rows, experts), not changed
   uint32_t rows = 0;
-  uint32_t experts = 0;      // E <= kRouteExpertsMax
-  uint32_t top_k = 0;        // <= E
+  uint32_t experts = 0;      // E <= kExpertsMax
+  uint32_t top_k = 0;        // <= E, <= kExpertsPerTokenMax
   uint16_t* ids = nullptr;   // out (rows, top_k)
   float* weights = nullptr;  // out (rows, top_k)
   // Null, or (rows, top_k): taken in place of the choice (synthetic weights in benchmarks), which is made all

@@ -1,0 +1,138 @@
+#include "gpu-worker/cuda/attention_prepare.h"
+
+#include <algorithm>
+
+#include "gpu-worker/cuda/kv_format.cuh"
+#include "gpu-worker/cuda/launch.h"
+#include "gpu-worker/cuda/reductions.cuh"
+#include "services/base/check.h"
+
+namespace strata::gpu_worker::cuda {
+namespace {
+
+constexpr uint32_t kWarpsPerBlock = 4;
+
+// What the warps of one row do: query heads, key heads, value heads, then indexer heads and one for the
+// indexer's key.
+__host__ __device__ inline uint32_t warps_per_row(const AttentionShape& shape) {
+  return shape.heads + 2 * shape.kv_heads + (shape.block_tokens > 0 ? shape.indexer_heads + 1 : 0);
+}
+
+__device__ void copy_head(const float* source, uint32_t dim, float* target) {
+  for (uint32_t i = lane_index(); i < dim; i += kWarp) target[i] = source[i];
+}
+
+// stage = rotation of rms(stage), by the warp that wrote it.
+__device__ void norm_and_turn(float* stage, uint32_t dim, const float* norm, float eps, const float* turn,
+                              uint32_t pairs) {
+  __syncwarp();
+  const float scale = rms_scale(sum_squares_f32(stage, dim), dim, eps);
+  __syncwarp();
+  for (uint32_t i = lane_index(); i < pairs; i += kWarp) {
+    const float x = normed(stage[i], scale, norm[i]), y = normed(stage[i + pairs], scale, norm[i + pairs]);
+    const float cosine = turn[i], sine = turn[i + pairs];
+    stage[i] = x * cosine - y * sine;
+    stage[i + pairs] = y * cosine + x * sine;
+  }
+  for (uint32_t i = 2 * pairs + lane_index(); i < dim; i += kWarp)
+    stage[i] = normed(stage[i], scale, norm[i]);
+  __syncwarp();
+}
+
+// The key of the block that ends with `row`, if one does. Raw keys before the window are in the cache's tail.
+// The warp of the segment's first finished block, which is the only one that reads that tail, also writes the
+// new one (without a finished block: that of the segment's first row); a lane has the same values throughout,
+// so its reads come before its writes.
+__device__ void indexer_key(const AttentionPrepareArgs& args, const RowInfo& info, uint32_t row,
+                            float* stage) {
+  const uint32_t block = args.shape.block_tokens, dim = args.shape.indexer_dim;
+  const SegmentInfo segment = args.window.segments[info.segment];
+  const uint32_t index = row - segment.row_begin;
+  float* raw = args.cache.raw + info.sequence * args.cache.raw_stride;
+  const bool finishes = (info.position + 1) % block == 0;
+  if (finishes) {
+    for (uint32_t j = lane_index(); j < dim; j += kWarp) {
+      float sum = 0.0f;
+      for (uint32_t i = 0; i < block; ++i) {
+        const uint32_t back = block - 1 - i;
+        sum += back <= index ? args.indexer_k.data[(row - back) * args.indexer_k.stride + j]
+                             : raw[uint64_t{i} * dim + j];
+      }
+      stage[j] = sum / static_cast<float>(block);
+    }
+    norm_and_turn(stage, dim, args.indexer_k_norm, args.shape.eps,
+                  args.window.block_turns + uint64_t{row} * 2 * args.shape.rope_pairs, args.shape.rope_pairs);
+    copy_head(
+        stage, dim,
+        args.cache.pooled + info.sequence * args.cache.pooled_stride + uint64_t{info.position / block} * dim);
+  }
+  const uint32_t first_finished = block - 1 - segment.position % block;
+  if (index != (first_finished < segment.row_count ? first_finished : 0)) return;
+  const uint32_t end = segment.position + segment.row_count;
+  for (uint32_t position = max(end / block * block, segment.position); position < end; ++position) {
+    copy_head(args.indexer_k.data + (segment.row_begin + position - segment.position) * args.indexer_k.stride,
+              dim, raw + uint64_t{position % block} * dim);
+  }
+}
+
+__global__ void prepare_kernel(AttentionPrepareArgs args) {
+  const AttentionShape& shape = args.shape;
+  const uint32_t per_row = warps_per_row(shape);
+  const uint64_t item = uint64_t{blockIdx.x} * kWarpsPerBlock + warp_index();
+  const auto row = static_cast<uint32_t>(item / per_row);
+  if (row >= args.window.row_count) return;  // whole warps; there is no barrier of the block
+  float* stage = dynamic_shared<float>() + warp_index() * max(shape.head_dim, shape.indexer_dim);
+  const RowInfo info = args.window.rows[row];
+  const float* turn = args.window.turns + uint64_t{row} * 2 * shape.rope_pairs;
+  const uint32_t dim = shape.head_dim, nq = shape.heads, nkv = shape.kv_heads;
+
+  auto head = static_cast<uint32_t>(item % per_row);
+  if (head < nq) {
+    float* query = args.q.data + row * args.q.stride + uint64_t{head} * 2 * dim;
+    copy_head(query, dim, stage);
+    norm_and_turn(stage, dim, args.q_norm, shape.eps, turn, shape.rope_pairs);
+    copy_head(stage, dim, query);
+    return;
+  }
+  head -= nq;
+  if (head < 2 * nkv) {
+    const bool is_key = head < nkv;
+    head -= is_key ? 0 : nkv;
+    const FloatRows& source = is_key ? args.k : args.v;
+    copy_head(source.data + row * source.stride + uint64_t{head} * dim, dim, stage);
+    if (is_key) norm_and_turn(stage, dim, args.k_norm, shape.eps, turn, shape.rope_pairs);
+    const uint64_t at = uint64_t{info.position} * nkv + head;
+    std::byte* values = (is_key ? args.cache.k : args.cache.v) + info.sequence * args.cache.kv_stride;
+    float* scales =
+        (is_key ? args.cache.k_scales : args.cache.v_scales) + info.sequence * args.cache.scales_stride;
+    store_kv_head(args.cache.format, stage, dim, values, at * dim, scales + at);
+    return;
+  }
+  head -= 2 * nkv;
+  if (head < shape.indexer_heads) {
+    float* query = args.indexer_q.data + row * args.indexer_q.stride + uint64_t{head} * shape.indexer_dim;
+    copy_head(query, shape.indexer_dim, stage);
+    norm_and_turn(stage, shape.indexer_dim, args.indexer_q_norm, shape.eps, turn, shape.rope_pairs);
+    copy_head(stage, shape.indexer_dim, query);
+    return;
+  }
+  indexer_key(args, info, row, stage);
+}
+
+}  // namespace
+
+void attention_prepare(const AttentionPrepareArgs& args, cudaStream_t stream) {
+  const AttentionShape& shape = args.shape;
+  CHECK(args.window.row_count > 0 && shape.heads % shape.kv_heads == 0 &&
+        2 * shape.rope_pairs <= shape.head_dim);
+  CHECK(shape.block_tokens == 0 || 2 * shape.rope_pairs <= shape.indexer_dim);
+  const uint64_t warps = uint64_t{args.window.row_count} * warps_per_row(shape);
+  launch(prepare_kernel,
+         {.grid = dim3(static_cast<uint32_t>((warps + kWarpsPerBlock - 1) / kWarpsPerBlock)),
+          .block = dim3(kWarpsPerBlock * kWarp),
+          .shared_bytes =
+              std::size_t{kWarpsPerBlock} * std::max(shape.head_dim, shape.indexer_dim) * sizeof(float)},
+         stream, args);
+}
+
+}  // namespace strata::gpu_worker::cuda
