@@ -1,0 +1,97 @@
+#include "gpu-worker/cuda/products_q8.h"
+
+#include <algorithm>
+
+#include "gpu-worker/cuda/formats.cuh"
+#include "gpu-worker/cuda/launch.h"
+#include "gpu-worker/cuda/products_q8_source.cuh"
+#include "services/base/check.h"
+
+namespace strata::gpu_worker::cuda {
+namespace {
+
+bool has_tensor_cores() {
+  int device = 0, major = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  return major >= 8;
+}
+
+// A square of tiles costs about as much as its rows with 24 tokens in a window's kernel, however few of its
+// tokens there are; and it pays only when there are blocks for most multiprocessors (132 of an H200).
+constexpr uint32_t kWindowTokens = 32, kGroupTokens = 24;
+constexpr uint64_t kBlocksMin = 100, kLargeBlocksMin = 200;
+
+ProductPath path_of(const ProductLaunch& launch) {
+  const auto blocks = [&](uint64_t side) {
+    const uint64_t token_tiles = (launch.tokens_max + side - 1) / side;
+    return tiles_of(launch.source, static_cast<uint32_t>(side)) * token_tiles;
+  };
+  if (launch.source.hits.counts != nullptr) {
+    return launch.pairs_max > uint64_t{kGroupTokens} * launch.groups_max ? ProductPath::kSmallTiles
+                                                                         : ProductPath::kWindow;
+  }
+  if (launch.tokens_max <= kWindowTokens) return ProductPath::kWindow;
+  if (launch.tokens_max <= 128 && blocks(64) < kBlocksMin) return ProductPath::kWindow;
+  return blocks(128) < kLargeBlocksMin ? ProductPath::kSmallTiles : ProductPath::kLargeTiles;
+}
+
+// One warp, 32 groups at a time.
+__global__ void tile_ends_kernel(HitList hits, uint32_t side, uint32_t* tile_ends) {
+  const uint32_t groups = hits.counts->groups, lane = lane_index();
+  uint32_t before = 0;
+  for (uint32_t first = 0; first < groups; first += kWarp) {
+    const uint32_t g = first + lane;
+    uint32_t end = g < groups ? (hits.groups[g].count + side - 1) / side : 0;
+    for (uint32_t s = 1; s < kWarp; s *= 2) {
+      const uint32_t other = __shfl_up_sync(kAllLanes, end, s);
+      if (lane >= s) end += other;
+    }
+    if (g < groups) tile_ends[g] = before + end;
+    before += __shfl_sync(kAllLanes, end, kWarp - 1);
+  }
+}
+
+}  // namespace
+
+void find_tile_ends(const HitList& hits, uint32_t side, uint32_t* tile_ends, cudaStream_t stream) {
+  launch(tile_ends_kernel, {.grid = dim3(1), .block = dim3(kWarp)}, stream, hits, side, tile_ends);
+}
+
+void launch_products_q8(const ProductLaunch& args, cudaStream_t stream) {
+  const bool known = QuantizedFormats::dispatch(args.type, [&](auto format) {
+    using F = decltype(format);
+    CHECK(args.source.cols % F::kBlockValues == 0, "{} columns of type {}", args.source.cols,
+          gguf::tensor_type_info(args.type).name);
+    launch_format<F>(args, path_of(args), has_tensor_cores(), stream);
+  });
+  CHECK(known, "products with 8-bit activations of type {}", gguf::tensor_type_info(args.type).name);
+}
+
+void multiply_q8(std::span<const ProductJob> jobs, Q8Rows x, uint32_t rows, cudaStream_t stream) {
+  CHECK(jobs.size() <= kProductJobsMax, "{} products in one call", jobs.size());
+  if (rows == 0) return;
+  // The first job of each type takes the others of its type along.
+  for (std::size_t first = 0; first < jobs.size(); ++first) {
+    const TensorType type = jobs[first].matrix.type;
+    const auto same_type = [&](const ProductJob& job) { return job.matrix.type == type; };
+    if (std::any_of(jobs.begin(), jobs.begin() + static_cast<std::ptrdiff_t>(first), same_type)) continue;
+    ProductLaunch args{.source = {}, .type = type, .tokens_max = rows};
+    args.source.cols = x.cols;
+    args.source.x = x;
+    args.source.tokens = rows;
+    for (const ProductJob& job : jobs.subspan(first)) {
+      if (!same_type(job)) continue;
+      CHECK(job.matrix.cols == x.cols, "{} activations for {} columns", x.cols, job.matrix.cols);
+      args.source.matrices[args.source.matrix_count++] = {.data = job.matrix.data,
+                                                          .row_bytes = job.matrix.row_bytes,
+                                                          .rows = job.matrix.rows,
+                                                          .scale = job.matrix.scale,
+                                                          .out = job.out,
+                                                          .out_stride = job.out_stride};
+    }
+    launch_products_q8(args, stream);
+  }
+}
+
+}  // namespace strata::gpu_worker::cuda

@@ -1,0 +1,25 @@
+#pragma once
+// Everything that a format needs in products: included by the files that divide the formats among them.
+
+#include "gpu-worker/cuda/products_q8_tile.cuh"
+#include "gpu-worker/cuda/products_q8_window.cuh"
+
+namespace strata::gpu_worker::cuda {
+
+template <class F>
+void launch_format(const ProductLaunch& args, ProductPath path, bool tensor_cores, cudaStream_t stream) {
+  switch (path) {
+    case ProductPath::kWindow:
+      if (args.tokens_max == 1) return launch_window<F, 1>(args, stream);
+      if (args.tokens_max <= 4) return launch_window<F, 4>(args, stream);
+      return launch_window<F, 8>(args, stream);
+    case ProductPath::kSmallTiles:
+      if (tensor_cores) return launch_tiles<F, SmallTile, true>(args, stream);
+      return launch_tiles<F, SmallTile, false>(args, stream);
+    case ProductPath::kLargeTiles:
+      if (tensor_cores) return launch_tiles<F, LargeTile, true>(args, stream);
+      return launch_tiles<F, LargeTile, false>(args, stream);
+  }
+}
+
+}  // namespace strata::gpu_worker::cuda

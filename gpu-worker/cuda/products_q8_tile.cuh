@@ -1,0 +1,390 @@
+#pragma once
+// Products for many tokens, bound by arithmetic. A block of 8 warps computes a square of rows and tokens,
+// unit after unit. Per chunk: the copied blocks of the rows are decoded to signed bytes and scales; then each
+// warp multiplies its part, 16 rows by 8 tokens at a time, on the tensor cores (or with dot products of 4
+// bytes below sm_80): one exact integer for each row and token, which enters the chain at once. Meanwhile the
+// next chunk is copied.
+//
+// Integers become floats without a conversion, which is slow: sums start at the bits of 1.5 * 2^23, so that
+// as floats they are that much too large (|dot| < 2^22). Integer scales multiply as floats: the results are
+// integers below 2^24, exact.
+
+#include "gpu-worker/cuda/launch.h"
+#include "gpu-worker/cuda/products_q8_source.cuh"
+#include "gpu-worker/cuda/products_q8_unit.cuh"
+
+namespace strata::gpu_worker::cuda {
+
+inline constexpr uint32_t kTileThreads = 256;
+
+// A square of kSide rows and tokens; each warp computes kWarpRows by kWarpTokens of it.
+template <int kSide_, int kWarpRows_, int kWarpTokens_>
+struct TileShape {
+  static constexpr int kSide = kSide_;
+  static constexpr int kWarpRows = kWarpRows_;
+  static constexpr int kWarpTokens = kWarpTokens_;
+  static constexpr int kUnits = kTileThreads / kSide;  // in a chunk: one for each thread
+  static_assert(kSide / kWarpRows * (kSide / kWarpTokens) == kTileThreads / kWarp);
+};
+using LargeTile = TileShape<128, 32, 64>;
+using SmallTile = TileShape<64, 16, 32>;
+
+// Numbers of each unit and each row or token, if the format has any.
+template <class S, int kCount>
+struct TilePlanes {
+  float at[kCount][S::kUnits][S::kSide];
+};
+template <class S>
+struct TilePlanes<S, 0> {};
+
+// The block's shared memory. Units of rows and of tokens: [unit][row or token].
+template <class F, class S>
+struct TileMemory {
+  static constexpr int kGroups = UnitShape<F>::kGroups;
+  // A block may be longer than a chunk: it is copied once and decoded in parts.
+  static constexpr int kRawUnits = F::kUnits > S::kUnits ? F::kUnits : S::kUnits;
+  static constexpr int kRawBytes = kRawUnits / F::kUnits * F::kBlockBytes;
+  static constexpr int kRawPitch = (kRawBytes + 30) / 16 * 16;
+
+  alignas(16) uint32_t weights[S::kUnits][S::kSide][8];
+  uint32_t q[2][S::kUnits][S::kSide][8];
+  uint8_t raw[S::kSide][kRawPitch];
+  TilePlanes<S, UnitShape<F>::kFactors> factor;
+  TilePlanes<S, F::kScaleGroup != 0 ? kGroups : 0> scale;
+  TilePlanes<S, F::kMinimum ? 1 : 0> minimum_factor;
+  TilePlanes<S, F::kIntegerMinimum ? kGroups : 0> minimum;
+  TilePlanes<S, 1> d;
+  TilePlanes<S, F::kMinimum ? kGroups : 0> sum;  // of each group of the unit
+};
+
+template <class F, class S, bool kTensorCores>
+class TileProduct {
+ public:
+  __device__ TileProduct(const ProductTile& tile, uint32_t first_token, TileMemory<F, S>& memory)
+      : tile_(tile), memory_(memory), first_token_(first_token), own_unit_(threadIdx.x / S::kSide) {
+    own_row_ = tile.x_row(clamped_token(threadIdx.x % S::kSide));
+    for (int i = 0; i < 2; ++i) copied_rows_[i] = tile.x_row(clamped_token(copied_token(i)));
+  }
+
+  __device__ void compute() {
+    const uint32_t chunks = (tile_.units + S::kUnits - 1) / S::kUnits;
+    copy(0);
+    for (uint32_t c = 0; c < chunks; ++c) {
+      copies_wait<0>();
+      __syncthreads();  // the copies of all threads are there, and nobody multiplies any more
+      decode(c);
+      __syncthreads();
+      if (c + 1 < chunks) copy(c + 1);
+#pragma unroll
+      for (int u = 0; u < S::kUnits; ++u) multiply_unit(u, c % 2);
+    }
+    store();
+  }
+
+ private:
+  using Memory = TileMemory<F, S>;
+  using Shape = UnitShape<F>;
+  static constexpr int kRowTiles = S::kWarpRows / 16;
+  static constexpr int kTokenTiles = S::kWarpTokens / 8;
+  static constexpr int kDots = Shape::kHalves ? 2 : 1;
+
+  __device__ uint32_t clamped_token(uint32_t token) const {
+    return first_token_ + token < tile_.tokens ? first_token_ + token : tile_.tokens - 1;
+  }
+  // Activations are copied in lines of 16 bytes, 2 a thread, all of a token's chunk by neighbours.
+  __device__ static uint32_t copied_token(int i) {
+    return (threadIdx.x + i * kTileThreads) / (2 * S::kUnits);
+  }
+
+  // Begins to copy chunk c, once the one before is decoded.
+  __device__ void copy(uint32_t c) {
+    const uint32_t first = c * S::kUnits;
+    if (first % Memory::kRawUnits == 0) copy_raw(first);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t line = (threadIdx.x + i * kTileThreads) % (2 * S::kUnits);
+      if (first + line / 2 < tile_.units) {
+        copy16_async(&memory_.q[c % 2][line / 2][copied_token(i)][4 * (line % 2)],
+                     copied_rows_[i] + 32 * uint64_t{first} + 16 * line);
+      }
+    }
+    copies_commit();
+    d_ = 0.0f;
+    sum_ = 0;
+    const uint32_t unit = first + own_unit_;
+    if (unit < tile_.units) {
+      const std::byte* scales = own_row_ + 32 * uint64_t{tile_.units} + 4 * unit;
+      d_ = __ldg(reinterpret_cast<const float*>(scales));
+      if constexpr (F::kMinimum)
+        sum_ = __ldg(reinterpret_cast<const int*>(scales + 4 * uint64_t{tile_.units}));
+    }
+  }
+
+  __device__ const uint8_t* raw_begin(uint32_t row, uint32_t first_unit) const {
+    const uint32_t clamped = row < tile_.row_count ? row : tile_.row_count - 1;
+    return tile_.weights + clamped * tile_.row_bytes + uint64_t{first_unit / F::kUnits} * F::kBlockBytes;
+  }
+  __device__ void copy_raw(uint32_t first_unit) {
+    constexpr uint32_t kLines = Memory::kRawPitch / 16;
+    const uint32_t rest = (tile_.units - first_unit) / F::kUnits * F::kBlockBytes;
+    const uint32_t bytes = rest < Memory::kRawBytes ? rest : uint32_t{Memory::kRawBytes};
+    for (uint32_t i = threadIdx.x; i < S::kSide * kLines; i += kTileThreads) {
+      const uint32_t row = i / kLines, at = 16 * (i % kLines);
+      const uint8_t* begin = raw_begin(row, first_unit);
+      const uint32_t before = bytes_before(begin);
+      if (at < before + bytes) copy16_async(&memory_.raw[row][at], begin - before + at);
+    }
+  }
+
+  // One unit of a row and one of a token for each thread. Units behind the end become zeros.
+  __device__ void decode(uint32_t c) {
+    const uint32_t row = threadIdx.x / S::kUnits, u = threadIdx.x % S::kUnits;
+    const uint32_t unit = c * S::kUnits + u, raw_unit = unit % Memory::kRawUnits;
+    const uint8_t* raw = memory_.raw[row] + bytes_before(raw_begin(row, unit - raw_unit));
+    WeightUnit<F> w = {};
+    if (unit < tile_.units) w.load(raw + raw_unit / F::kUnits * F::kBlockBytes, raw_unit % F::kUnits);
+    uint32_t bytes[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) bytes[i] = unit < tile_.units ? minus_bytes<F::kOffset>(w.w[i]) : 0;
+    auto* lines = reinterpret_cast<uint4*>(memory_.weights[u][row]);
+    lines[0] = make_uint4(bytes[0], bytes[1], bytes[2], bytes[3]);
+    lines[1] = make_uint4(bytes[4], bytes[5], bytes[6], bytes[7]);
+#pragma unroll
+    for (int i = 0; i < Shape::kFactors; ++i) memory_.factor.at[i][u][row] = w.factor[i];
+    if constexpr (F::kMinimum) memory_.minimum_factor.at[0][u][row] = w.minimum_factor;
+#pragma unroll
+    for (int i = 0; i < Shape::kGroups; ++i) {
+      if constexpr (F::kScaleGroup != 0) memory_.scale.at[i][u][row] = static_cast<float>(w.scale[i]);
+      if constexpr (F::kIntegerMinimum) memory_.minimum.at[i][u][row] = static_cast<float>(w.minimum[i]);
+    }
+
+    const uint32_t token = threadIdx.x % S::kSide;
+    memory_.d.at[0][own_unit_][token] = d_;
+    if constexpr (F::kMinimum && Shape::kGroups == 1)
+      memory_.sum.at[0][own_unit_][token] = static_cast<float>(sum_);
+    if constexpr (F::kMinimum && Shape::kGroups == 2) {
+      int first = 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        first = dot4(static_cast<int>(memory_.q[c % 2][own_unit_][token][i]), 0x01010101, first);
+      const bool there = c * S::kUnits + own_unit_ < tile_.units;
+      memory_.sum.at[0][own_unit_][token] = static_cast<float>(there ? first : 0);
+      memory_.sum.at[1][own_unit_][token] = static_cast<float>(there ? sum_ - first : 0);
+    }
+  }
+
+  // What a lane holds of 16 rows: rows g and g + 8 (g = lane / 4).
+  struct Rows {
+    uint32_t a[4];
+    float factor[2][Shape::kFactors];
+    float scale[2][Shape::kGroups];
+    float minimum_factor[2];
+    float minimum[2][Shape::kGroups];
+  };
+  // Which words of a unit the lane holds: in a sum over 32 values any two will do, as long as rows and tokens
+  // agree; two neighbours are one load. In sums over 16 one from each half.
+  __device__ static void load_words_of(const uint32_t (&unit)[8], uint32_t& first, uint32_t& last) {
+    const uint32_t t = lane_index() % 4;
+    if constexpr (Shape::kHalves) {
+      first = unit[t];
+      last = unit[4 + t];
+    } else {
+      const uint2 both = *reinterpret_cast<const uint2*>(&unit[2 * t]);
+      first = both.x;
+      last = both.y;
+    }
+  }
+  __device__ void load_rows(int u, uint32_t row, Rows& rows) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t r = row + lane_index() / 4 + 8 * half;
+      if constexpr (kTensorCores) load_words_of(memory_.weights[u][r], rows.a[half], rows.a[2 + half]);
+#pragma unroll
+      for (int i = 0; i < Shape::kFactors; ++i) rows.factor[half][i] = memory_.factor.at[i][u][r];
+      if constexpr (F::kMinimum) rows.minimum_factor[half] = memory_.minimum_factor.at[0][u][r];
+#pragma unroll
+      for (int i = 0; i < Shape::kGroups; ++i) {
+        if constexpr (F::kScaleGroup != 0) rows.scale[half][i] = memory_.scale.at[i][u][r];
+        if constexpr (F::kIntegerMinimum) rows.minimum[half][i] = memory_.minimum.at[i][u][r];
+      }
+    }
+  }
+
+  // dots[i][e]: products of 16 rows and 8 tokens in the layout of mma_s8_k32, of each half if they are apart,
+  // as floats.
+  __device__ void multiply_tile(const Rows& rows, const uint32_t (&b)[2], int u, int buffer, uint32_t row,
+                                uint32_t token, float (&dots)[kDots][4]) const {
+    int sums[kDots][4];
+#pragma unroll
+    for (int i = 0; i < kDots; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[i][e] = static_cast<int>(kRoundToIntegerBits);
+    }
+    if constexpr (kTensorCores && kDots == 1) {
+      mma_s8_k32(sums[0], rows.a, b);
+    } else if constexpr (kTensorCores) {
+      mma_s8_k16(sums[0], {rows.a[0], rows.a[1]}, b[0]);
+      mma_s8_k16(sums[1], {rows.a[2], rows.a[3]}, b[1]);
+    } else {
+      const uint32_t g = lane_index() / 4, t = lane_index() % 4;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const auto& w = memory_.weights[u][row + g + 8 * (e / 2)];
+        const auto& q = memory_.q[buffer][u][token + 2 * t + e % 2];
+        sums[0][e] = dot_half<0>(w, q, sums[0][e]);
+        sums[kDots - 1][e] = dot_half<4>(w, q, sums[kDots - 1][e]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kDots; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        dots[i][e] = float_of_bits(static_cast<uint32_t>(sums[i][e])) - kRoundToInteger;
+    }
+  }
+
+  __device__ void multiply_unit(int u, int buffer) {
+    constexpr uint32_t kWarpsDown = S::kSide / S::kWarpRows;
+    const uint32_t first_row = warp_index() % kWarpsDown * S::kWarpRows;
+    const uint32_t first_token = warp_index() / kWarpsDown * S::kWarpTokens;
+    Rows rows[kRowTiles];
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) load_rows(u, first_row + 16 * m, rows[m]);
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {
+      const uint32_t token = first_token + 8 * n, mine = token + 2 * (lane_index() % 4);
+      uint32_t b[2] = {};
+      if constexpr (kTensorCores) load_words_of(memory_.q[buffer][u][token + lane_index() / 4], b[0], b[1]);
+      const float2 d = *reinterpret_cast<const float2*>(&memory_.d.at[0][u][mine]);
+      float2 sums[Shape::kGroups] = {};
+      if constexpr (F::kMinimum) {
+#pragma unroll
+        for (int i = 0; i < Shape::kGroups; ++i)
+          sums[i] = *reinterpret_cast<const float2*>(&memory_.sum.at[i][u][mine]);
+      }
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+        float dots[kDots][4];
+        multiply_tile(rows[m], b, u, buffer, first_row + 16 * m, token, dots);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float sum[2] = {e % 2 == 0 ? sums[0].x : sums[0].y,
+                                e % 2 == 0 ? sums[Shape::kGroups - 1].x : sums[Shape::kGroups - 1].y};
+          const float dot[2] = {dots[0][e], dots[kDots - 1][e]};
+          add_unit(acc_[m][n][e], rows[m], e / 2, dot, e % 2 == 0 ? d.x : d.y, sum);
+        }
+      }
+    }
+  }
+
+  // The chain of docs/numerics.md for one row and token.
+  __device__ static void add_unit(float& acc, const Rows& rows, int half, const float (&dot)[2], float d,
+                                  const float (&sum)[2]) {
+    const float product_factor = rows.factor[half][0] * d;
+    if constexpr (F::kFactorPer16) {
+      acc = fmaf(product_factor, dot[0], acc);
+      acc = fmaf(rows.factor[half][Shape::kFactors - 1] * d, dot[1], acc);
+    } else {
+      float isum = dot[0];
+      if constexpr (F::kScaleGroup != 0) isum *= rows.scale[half][0];
+      if constexpr (F::kScaleGroup == 16) isum = fmaf(rows.scale[half][1], dot[1], isum);
+      acc = fmaf(product_factor, isum, acc);
+    }
+    if constexpr (F::kMinimum) {
+      float msum = sum[0];
+      if constexpr (F::kIntegerMinimum) msum *= rows.minimum[half][0];
+      if constexpr (F::kIntegerMinimum && Shape::kGroups == 2)
+        msum = fmaf(rows.minimum[half][1], sum[1], msum);
+      acc = fmaf(rows.minimum_factor[half] * d, msum, acc);
+    }
+  }
+
+  __device__ void store() const {
+    constexpr uint32_t kWarpsDown = S::kSide / S::kWarpRows;
+    const uint32_t row = warp_index() % kWarpsDown * S::kWarpRows + lane_index() / 4;
+    const uint32_t token = first_token_ + warp_index() / kWarpsDown * S::kWarpTokens + 2 * (lane_index() % 4);
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+      for (int column = 0; column < 2; ++column) {
+        const uint32_t t = token + 8 * n + column;
+        if (t >= tile_.tokens) continue;
+        float* out = tile_.out_row(t);
+#pragma unroll
+        for (int m = 0; m < 2 * kRowTiles; ++m) {
+          if (row + 8 * m < tile_.row_count)
+            out[row + 8 * m] = acc_[m / 2][n][2 * (m % 2) + column] * tile_.scale;
+        }
+      }
+    }
+  }
+
+  const ProductTile& tile_;
+  Memory& memory_;
+  const uint32_t first_token_, own_unit_;
+  const std::byte* own_row_;         // the token whose d and sum this thread copies
+  const std::byte* copied_rows_[2];  // those whose q
+  float d_ = 0.0f;
+  int sum_ = 0;
+  float acc_[kRowTiles][kTokenTiles][4] = {};
+};
+
+// A build for one GPU keeps only the kernels that it runs.
+template <bool kTensorCores>
+__host__ __device__ constexpr bool tile_runs_here() {
+#if defined(__CUDA_ARCH__)
+  return kTensorCores == (__CUDA_ARCH__ >= 800);
+#else
+  return true;
+#endif
+}
+
+// Which group a tile of tokens belongs to, and its number in the group. The whole block calls it.
+__device__ inline uint32_t find_group(uint32_t groups, const uint32_t* tile_ends, uint32_t& token_tile) {
+  __shared__ uint32_t found;
+  for (uint32_t g = threadIdx.x; g < groups; g += kTileThreads) {
+    const uint32_t begin = g == 0 ? 0 : tile_ends[g - 1];
+    if (begin <= token_tile && token_tile < tile_ends[g]) found = g;
+  }
+  __syncthreads();
+  if (found > 0) token_tile -= tile_ends[found - 1];
+  return found;
+}
+
+// Block b: rows b % row_tiles of token tile b / row_tiles; those of groups follow each other, group g's last
+// is tile_ends[g] - 1.
+template <class F, class S, bool kTensorCores>
+__global__ __launch_bounds__(kTileThreads, 2) void tile_kernel(const ProductSource source, uint32_t row_tiles,
+                                                               const uint32_t* tile_ends) {
+  if constexpr (tile_runs_here<kTensorCores>()) {
+    uint32_t group = 0, token_tile = blockIdx.x / row_tiles;
+    if (source.hits.counts != nullptr) {
+      const uint32_t groups = source.hits.counts->groups;
+      if (groups == 0 || token_tile >= tile_ends[groups - 1]) return;
+      group = find_group(groups, tile_ends, token_tile);
+    }
+    const ProductTile tile = find_tile(source, group, blockIdx.x % row_tiles, S::kSide);
+    TileProduct<F, S, kTensorCores>(tile, token_tile * S::kSide, *dynamic_shared<TileMemory<F, S>>())
+        .compute();
+  }
+}
+
+// tile_ends[g] = number of tiles of `side` tokens of groups 0 .. g.
+void find_tile_ends(const HitList& hits, uint32_t side, uint32_t* tile_ends, cudaStream_t stream);
+
+template <class F, class S, bool kTensorCores>
+void launch_tiles(const ProductLaunch& args, cudaStream_t stream) {
+  const uint32_t row_tiles = tiles_of(args.source, S::kSide);
+  uint64_t token_tiles = (args.source.tokens + S::kSide - 1) / S::kSide;
+  if (args.source.hits.counts != nullptr) {
+    token_tiles = args.pairs_max / S::kSide + args.groups_max;
+    find_tile_ends(args.source.hits, S::kSide, args.tile_ends, stream);
+  }
+  launch(tile_kernel<F, S, kTensorCores>,
+         {.grid = dim3(static_cast<uint32_t>(row_tiles * token_tiles)),
+          .block = dim3(kTileThreads),
+          .shared_bytes = sizeof(TileMemory<F, S>)},
+         stream, args.source, row_tiles, static_cast<const uint32_t*>(args.tile_ends));
+}
+
+}  // namespace strata::gpu_worker::cuda
