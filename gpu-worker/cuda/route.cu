@@ -99,7 +99,9 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp) route_kernel(RouteArgs arg
     return args.forced_ids != nullptr ? args.forced_ids[at + i]
                                       : 0xffffffffu - static_cast<uint32_t>(shared.chosen[i]);
   };
-  const auto probability = [&](uint32_t expert) { return shared.values[expert] / total; };
+  const auto probability = [&](uint32_t expert) {
+    return total == total ? float_of_bits(static_cast<uint32_t>(shared.keys[expert] >> 32)) : total;
+  };
   float sum = 0.0f;
   for (uint32_t i = 0; i < top_k; ++i) sum += probability(expert_at(i));
   const uint32_t expert = expert_at(lane_index());

@@ -32,8 +32,7 @@ struct SampleRow {
   float top_p = 1;
   float min_p = 0;
   uint32_t top_k = 0;
-  uint64_t seed = 0;
-  uint64_t position = 0;
+  double random = 0;          // in [0, 1): Philox of seed and position, as model::Sampler draws it
   uint32_t change_begin = 0;  // its entries of SampleArgs::changes
   uint32_t change_count = 0;
   uint32_t wants_logprobs = 0;  // 1: logprob is filled
