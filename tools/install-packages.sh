@@ -11,7 +11,7 @@ build_packages=(
   libpcre2-dev libutf8proc-dev libhwloc-dev libxxhash-dev zlib1g-dev
 )
 test_packages=(
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev libbenchmark-dev libboost-context1.81-dev
   python3 python3-jinja2 curl xz-utils clang-format-19 prometheus
 )
 

@@ -22,6 +22,7 @@ target_compile_definitions(strata_asio INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_
 
 if(STRATA_BUILD_TESTS)
   find_package(GTest REQUIRED)
+  find_package(Boost 1.81 REQUIRED COMPONENTS context)  # fibers of the CUDA emulation
   enable_testing()
 endif()
 if(STRATA_BUILD_BENCHMARKS)

@@ -4,15 +4,22 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
-add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual -Wimplicit-fallthrough)
+# Options of the C++ compiler; nvcc has its own (strata_cuda.cmake).
+function(strata_cxx_options)
+  foreach(option IN LISTS ARGN)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:${option}>)
+  endforeach()
+endfunction()
+
+strata_cxx_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual -Wimplicit-fallthrough)
 option(STRATA_WARNINGS_AS_ERRORS "Stop at the first compiler warning" ON)
 if(STRATA_WARNINGS_AS_ERRORS)
-  add_compile_options(-Werror)
+  strata_cxx_options(-Werror)
 endif()
 
 # The numbers contract (docs/numerics.md): every float operation is the one that the source writes. Nothing in the
 # project wants contraction or fast-math, so they are off everywhere and not file by file.
-add_compile_options(-ffp-contract=off)
+strata_cxx_options(-ffp-contract=off)
 
 string(REPLACE "," ";" sanitizers "${STRATA_SANITIZE}")
 foreach(sanitizer IN LISTS sanitizers)

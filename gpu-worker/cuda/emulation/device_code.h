@@ -1,0 +1,53 @@
+#pragma once
+// What ../device_code.cuh declares, on the CPU.
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "gpu-worker/cuda/emulation/kernel_words.h"
+
+namespace strata::gpu_worker::cuda {
+
+namespace emulation {
+// Runs one mma of the warp: d (16, 8) += a (16, k) . b (k, 8).
+void mma_s8(int k, int* d, const uint32_t* a, const uint32_t* b);
+}  // namespace emulation
+
+template <class T>
+T* dynamic_shared() {
+  return static_cast<T*>(emulation::dynamic_shared_memory());
+}
+
+inline int dot4(int a, int b, int sum) {
+  for (int i = 0; i < 32; i += 8) sum += static_cast<int8_t>(a >> i) * static_cast<int8_t>(b >> i);
+  return sum;
+}
+
+inline void copy16_async(void* shared, const void* global) {
+  *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
+}
+inline void copies_commit() {}
+template <int kPending>
+void copies_wait() {}
+
+inline void mma_s8_k32(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  emulation::mma_s8(32, d, a, b);
+}
+inline void mma_s8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b) { emulation::mma_s8(16, d, a, &b); }
+
+inline uint32_t load_acquire_system(const uint32_t* word) {
+  return std::atomic_ref(*const_cast<uint32_t*>(word)).load(std::memory_order_acquire);
+}
+inline uint64_t load_acquire_system(const uint64_t* word) {
+  return std::atomic_ref(*const_cast<uint64_t*>(word)).load(std::memory_order_acquire);
+}
+inline void store_release_system(uint32_t* word, uint32_t value) {
+  std::atomic_ref(*word).store(value, std::memory_order_release);
+}
+inline void store_release_system(uint64_t* word, uint64_t value) {
+  std::atomic_ref(*word).store(value, std::memory_order_release);
+}
+inline void wait_a_little() { emulation::wait_a_turn(); }
+
+}  // namespace strata::gpu_worker::cuda

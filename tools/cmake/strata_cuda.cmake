@@ -1,0 +1,80 @@
+# CUDA: the compiler, and the targets that are compiled for GPUs and for the emulation (gpu-worker/cuda/emulation/README.md).
+#
+# strata_cuda_sources(a.cc b.cu): the libraries of the device.
+# strata_cuda_test(NAME SOURCES a_test.cc DEPS strata_model [TIMEOUT 300]): NAME runs on the emulation (label unit); with STRATA_CUDA also
+#   NAME_gpu on the GPU (label gpu), skipped with a reason where there is none.
+# strata_cuda_benchmark(NAME SOURCES a_bench.cc DEPS ...): on the GPU, with STRATA_CUDA and STRATA_BUILD_BENCHMARKS.
+
+if(STRATA_CUDA)
+  # Real code for each architecture that the project is meant for, and at the end what later ones can translate.
+  set(STRATA_CUDA_ARCHITECTURES "75-real;80-real;86-real;89-real;90-real;100-real;120" CACHE STRING "GPU architectures to compile for")
+  set(CMAKE_CUDA_ARCHITECTURES ${STRATA_CUDA_ARCHITECTURES})
+  find_program(STRATA_NVCC nvcc PATHS /usr/local/cuda/bin REQUIRED)
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_COMPILER ${STRATA_NVCC})
+  endif()
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
+  # The numbers contract (docs/numerics.md), as far as a GPU's defaults differ from it.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-prec-div=true;-prec-sqrt=true;-ftz=false>")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-ffp-contract=off>")
+endif()
+
+set(STRATA_CUDA_DEPS strata_model strata_expert Threads::Threads)
+
+# The emulation compiles x.cu as C++ through a file that includes it, because CMake knows one language for each file of a folder.
+function(strata_emulated_sources result)
+  set(sources)
+  foreach(source IN LISTS ARGN)
+    if(source MATCHES "\\.cu$")
+      cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
+      cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
+      set(wrapper ${CMAKE_BINARY_DIR}/emulated/${source}.cc)
+      file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${source}\"\n")
+      list(APPEND sources ${wrapper})
+    else()
+      list(APPEND sources ${source})
+    endif()
+  endforeach()
+  set(${result} ${sources} PARENT_SCOPE)
+endfunction()
+
+function(strata_cuda_sources)
+  if(STRATA_BUILD_TESTS)
+    strata_emulated_sources(emulated ${ARGN})
+    strata_library(strata_cuda_emulated SOURCES ${emulated} DEPS strata_cuda_emulation ${STRATA_CUDA_DEPS})
+  endif()
+  if(STRATA_CUDA)
+    strata_library(strata_cuda SOURCES ${ARGN} DEPS CUDA::cudart_static ${STRATA_CUDA_DEPS})
+    if(STRATA_BUILD_TESTS)
+      add_custom_target(strata_cuda_tests)
+    endif()
+  endif()
+endfunction()
+
+function(strata_cuda_test name)
+  if(NOT STRATA_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;DEPS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  strata_emulated_sources(emulated ${arg_SOURCES})
+  strata_test(${name} SOURCES ${emulated} DEPS strata_cuda_emulated ${arg_DEPS} TIMEOUT ${arg_TIMEOUT})
+  if(STRATA_CUDA)
+    strata_test(${name}_gpu SOURCES ${arg_SOURCES} ${CMAKE_SOURCE_DIR}/gpu-worker/cuda/gpu_test_main.cc DEPS strata_cuda ${arg_DEPS} LABELS gpu TIMEOUT ${arg_TIMEOUT})
+    set_tests_properties(${name}_gpu PROPERTIES SKIP_RETURN_CODE 77 RUN_SERIAL TRUE)
+    add_dependencies(strata_cuda_tests ${name}_gpu)
+  endif()
+endfunction()
+
+function(strata_cuda_benchmark name)
+  if(STRATA_CUDA)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS")
+    strata_benchmark(${name} SOURCES ${arg_SOURCES} DEPS strata_cuda ${arg_DEPS})
+  endif()
+endfunction()
