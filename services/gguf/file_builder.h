@@ -1,5 +1,6 @@
 #pragma once
-// Writes GGUF bytes for tests, well-formed or not: what is given is written without a check.
+// Writes GGUF bytes, well-formed or not: what is given is written without a check. For tests and random
+// models.
 
 #include <cstdint>
 #include <cstring>
@@ -36,13 +37,19 @@ class FileBuilder {
   // Data follow those of the tensor before, padded to 32.
   FileBuilder& tensor(std::string_view name, TensorType type, const std::vector<uint64_t>& dims,
                       const std::string& data) {
+    data_.resize(place(name, type, dims, data.size()));
+    data_ += data;
+    return *this;
+  }
+  // The same for data that somebody else writes: at the returned place behind head().
+  uint64_t place(std::string_view name, TensorType type, const std::vector<uint64_t>& dims, uint64_t bytes) {
     infos_ += text(name) + number(static_cast<uint32_t>(dims.size()));
     for (const uint64_t dim : dims) infos_ += number(dim);
-    data_.resize(padded(data_.size()));
-    infos_ += number(static_cast<uint32_t>(type)) + number<uint64_t>(data_.size());
-    data_ += data;
+    const uint64_t at = padded(data_bytes_);
+    infos_ += number(static_cast<uint32_t>(type)) + number(at);
+    data_bytes_ = at + bytes;
     ++tensor_count_;
-    return *this;
+    return at;
   }
   FileBuilder& counts(uint64_t tensors, uint64_t pairs) {
     tensor_count_ = tensors;
@@ -50,19 +57,23 @@ class FileBuilder {
     return *this;
   }
 
-  std::string build() const {
+  // All that comes before the data.
+  std::string head() const {
     std::string out =
         "GGUF" + number<uint32_t>(3) + number(tensor_count_) + number(pair_count_) + pairs_ + infos_;
     if (!infos_.empty()) out.resize(padded(out.size()));
-    return out + data_;
+    return out;
   }
+  uint64_t data_bytes() const { return data_bytes_; }
+  std::string build() const { return head() + data_; }
 
  private:
-  static std::size_t padded(std::size_t size) { return (size + 31) / 32 * 32; }
+  static uint64_t padded(uint64_t size) { return (size + 31) / 32 * 32; }
 
   std::string pairs_;
   std::string infos_;
   std::string data_;
+  uint64_t data_bytes_ = 0;  // those of place() included
   uint64_t pair_count_ = 0;
   uint64_t tensor_count_ = 0;
 };

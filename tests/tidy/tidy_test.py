@@ -12,7 +12,7 @@ SOURCES = (".h", ".cc", ".cu", ".cuh")
 LAYERS = [
     {"services/base"},
     {"services/sys", "services/shm", "services/obs", "services/config"},
-    {"services/gguf", "services/quant", "services/expert", "services/tokenizer", "services/model"},
+    {"services/gguf", "services/quant", "services/expert", "services/tokenizer", "services/synthetic", "services/model"},
     {"services/actor", "services/rpc", "services/residency"},
     {"gateway", "gpu-worker", "cpu-expert-worker", "cache-manager", "services/cli"},
 ]

@@ -1,18 +1,16 @@
 // strata-make-model: writes a small model with random weights, for tests and measurements.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <functional>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "tools/make-model/encoder.h"
-#include "tools/make-model/random_model.h"
+#include "services/synthetic/model_spec.h"
+#include "services/synthetic/random_model.h"
 
-namespace strata::make_model {
+namespace strata::synthetic {
 namespace {
 
 // An option that takes the name of a type; `use` gets what it stands for.
@@ -21,20 +19,13 @@ void add_type(CLI::App& app, const std::string& option, const std::string& help,
   app.add_option_function<std::string>(
          option,
          [option, use](const std::string& name) {
-           for (const Encoder& encoder : encoders()) {
-             if (name == gguf::tensor_type_info(encoder.type).name) return use(encoder.type);
-           }
-           throw CLI::ValidationError(option, fmt::format("no weights of a type {}", name));
+           const auto type = weight_type(name);
+           if (!type) throw CLI::ValidationError(option, type.error().message());
+           use(*type);
          },
          help)
       ->type_name("TYPE")
       ->group("Types");
-}
-
-std::string type_names() {
-  std::vector<std::string_view> names;
-  for (const Encoder& encoder : encoders()) names.push_back(gguf::tensor_type_info(encoder.type).name);
-  return fmt::format("{}", fmt::join(names, " "));
 }
 
 void add_types(CLI::App& app, ModelTypes& types) {
@@ -69,7 +60,9 @@ void add_shape(CLI::App& app, ModelShape& shape) {
       {"--ngram-size",
        {&shape.ngram_size, "Longest n-gram; a table row has hidden / ((size - 1) * heads) values"}},
       {"--ngram-heads", {&shape.ngram_heads, "Hash functions per n-gram length"}},
-      {"--table-rows", {&shape.table_rows, "Rows of the n-gram table per hash function"}},
+      {"--table-rows",
+       {&shape.table_rows,
+        "Least rows of the n-gram table per hash function: its sizes are the primes from there on"}},
       {"--vocabulary", {&shape.vocabulary, "Tokens; 0: as many as the tokenizer needs"}},
       {"--context", {&shape.context, "Context length that the file names"}},
   };
@@ -82,18 +75,18 @@ int run(int argc, char** argv) {
   app.footer(fmt::format(
       "Types: {}\nExample:\n"
       "  strata-make-model /tmp/small.gguf --type IQ2_XS --down IQ4_NL --expert-width 640 --seed 3",
-      type_names()));
+      weight_type_names()));
   std::string path;
-  uint64_t seed = 1;
-  ModelShape shape;
-  ModelTypes types;
+  ModelRequest request;
   app.add_option("file", path, "The GGUF file to write")->required();
-  app.add_option("--seed", seed, "The same seed and shape give the same weights")->capture_default_str();
-  add_types(app, types);
-  add_shape(app, shape);
+  app.add_option("--seed", request.seed, "The same seed and shape give the same weights")
+      ->capture_default_str();
+  add_types(app, request.types);
+  add_shape(app, request.shape);
   CLI11_PARSE(app, argc, argv);
 
-  const Result<std::string> bytes = make_model(shape, types, seed);
+  request.made_of = fmt::format("random weights of strata-make-model, seed {}", request.seed);
+  const Result<std::string> bytes = make_model(request);
   if (!bytes) {
     fmt::print(stderr, "strata-make-model: {}\n", bytes.error().message());
     return 2;
@@ -107,6 +100,6 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace strata::make_model
+}  // namespace strata::synthetic
 
-int main(int argc, char** argv) { return strata::make_model::run(argc, argv); }
+int main(int argc, char** argv) { return strata::synthetic::run(argc, argv); }

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <span>
 
-namespace strata::make_model {
+namespace strata::synthetic {
 
 // The integers first..last.
 struct IntegerLevels {
@@ -87,4 +87,4 @@ float best_factor(const Levels& levels, std::span<const float> x, Round round) {
   return best;
 }
 
-}  // namespace strata::make_model
+}  // namespace strata::synthetic

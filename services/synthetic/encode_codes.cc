@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "services/quant/code_books.h"
-#include "tools/make-model/block_bits.h"
-#include "tools/make-model/encoder.h"
+#include "services/synthetic/block_bits.h"
+#include "services/synthetic/encoder.h"
 
-namespace strata::make_model {
+namespace strata::synthetic {
 namespace {
 
 constexpr uint32_t kBlock = 256;
@@ -309,4 +309,4 @@ void encode_iq3_s(const float* x, std::byte* block) {
   for (uint32_t g = 0; g < 8; ++g) add_bits(block[106 + g / 2], fit.scale[g], 4 * (g % 2));
 }
 
-}  // namespace strata::make_model
+}  // namespace strata::synthetic

@@ -1,4 +1,4 @@
-#include "tools/make-model/encoder.h"
+#include "services/synthetic/encoder.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "services/base/check.h"
 
-namespace strata::make_model {
+namespace strata::synthetic {
 namespace {
 
 using enum gguf::TensorType;
@@ -55,4 +55,4 @@ std::string encode_values(const Encoder& encoder, std::span<const float> values)
   return bytes;
 }
 
-}  // namespace strata::make_model
+}  // namespace strata::synthetic

@@ -1,5 +1,5 @@
 // Every encoder against the decoder of the products.
-#include "tools/make-model/encoder.h"
+#include "services/synthetic/encoder.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 
 #include "services/quant/kernels.h"
 #include "services/quant/quant.h"
-#include "tools/make-model/random.h"
+#include "services/synthetic/random.h"
 
-namespace strata::make_model {
+namespace strata::synthetic {
 namespace {
 
 using enum gguf::TensorType;
@@ -38,10 +38,10 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
 // decides it (a bit more halves it), so a misplaced bit shows as several times that, and far less would mean
 // that a type is not what it says.
 const std::map<gguf::TensorType, double> kErrors = {
-    {kF32, 0},       {kF16, 0.00021},   {kBF16, 0.00165},  {kQ4_0, 0.0798}, {kQ4_1, 0.0755},
-    {kQ5_0, 0.0402}, {kQ5_1, 0.0366},   {kQ8_0, 0.0051},   {kQ2_0, 0.342},  {kQ2_K, 0.321},
-    {kQ3_K, 0.143},  {kQ4_K, 0.0756},   {kQ5_K, 0.0369},   {kQ6_K, 0.0175}, {kIQ1_S, 0.451},
-    {kIQ1_M, 0.426}, {kIQ2_XXS, 0.356}, {kIQ2_XS, 0.312},  {kIQ2_S, 0.266}, {kIQ3_XXS, 0.2015},
+    {kF32, 0},       {kF16, 0.00021},   {kBF16, 0.00165}, {kQ4_0, 0.0798}, {kQ4_1, 0.0755},
+    {kQ5_0, 0.0402}, {kQ5_1, 0.0366},   {kQ8_0, 0.0051},  {kQ2_0, 0.342},  {kQ2_K, 0.321},
+    {kQ3_K, 0.143},  {kQ4_K, 0.0756},   {kQ5_K, 0.0369},  {kQ6_K, 0.0175}, {kIQ1_S, 0.451},
+    {kIQ1_M, 0.426}, {kIQ2_XXS, 0.356}, {kIQ2_XS, 0.312}, {kIQ2_S, 0.266}, {kIQ3_XXS, 0.2015},
     {kIQ3_S, 0.144}, {kIQ4_NL, 0.0747}, {kIQ4_XS, 0.075}, {kMXFP4, 0.110}, {kNVFP4, 0.0889},
 };
 
@@ -101,4 +101,4 @@ TEST(Encoders, SurviveOneSignAndOutliers) {
 }
 
 }  // namespace
-}  // namespace strata::make_model
+}  // namespace strata::synthetic

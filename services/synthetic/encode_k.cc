@@ -1,9 +1,9 @@
 // Blocks of 256 values: groups of 16 or 32 with an integer scale, and a factor for all of them.
-#include "tools/make-model/block_bits.h"
-#include "tools/make-model/encoder.h"
-#include "tools/make-model/levels.h"
+#include "services/synthetic/block_bits.h"
+#include "services/synthetic/encoder.h"
+#include "services/synthetic/levels.h"
 
-namespace strata::make_model {
+namespace strata::synthetic {
 namespace {
 
 constexpr uint32_t kBlock = 256;
@@ -168,4 +168,4 @@ void encode_iq4_xs(const float* x, std::byte* block) {
   }
 }
 
-}  // namespace strata::make_model
+}  // namespace strata::synthetic

@@ -8,7 +8,7 @@
 
 #include "services/gguf/tensor_type.h"
 
-namespace strata::make_model {
+namespace strata::synthetic {
 
 // Encodes one block; `block` is zeroed.
 using EncodeBlock = void (*)(const float* values, std::byte* block);
@@ -53,4 +53,4 @@ void encode_iq2_s(const float* x, std::byte* block);
 void encode_iq3_xxs(const float* x, std::byte* block);
 void encode_iq3_s(const float* x, std::byte* block);
 
-}  // namespace strata::make_model
+}  // namespace strata::synthetic

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace strata::make_model {
+namespace strata::synthetic {
 
 class Random {
  public:
@@ -34,4 +34,4 @@ class Random {
   uint64_t state_;
 };
 
-}  // namespace strata::make_model
+}  // namespace strata::synthetic

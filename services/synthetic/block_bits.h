@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace strata::make_model {
+namespace strata::synthetic {
 
 // Rounded to nearest even, subnormals kept; beyond the range of binary16 its largest number.
 uint16_t half_bits(float value);
@@ -24,4 +24,4 @@ inline void add_bits(std::byte& at, uint32_t bits, uint32_t shift) {
   at |= static_cast<std::byte>(bits << shift);
 }
 
-}  // namespace strata::make_model
+}  // namespace strata::synthetic

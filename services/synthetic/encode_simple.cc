@@ -2,11 +2,11 @@
 #include <cmath>
 
 #include "services/quant/quant.h"
-#include "tools/make-model/block_bits.h"
-#include "tools/make-model/encoder.h"
-#include "tools/make-model/levels.h"
+#include "services/synthetic/block_bits.h"
+#include "services/synthetic/encoder.h"
+#include "services/synthetic/levels.h"
 
-namespace strata::make_model {
+namespace strata::synthetic {
 namespace {
 
 constexpr uint32_t kBlock = 32;
@@ -177,4 +177,4 @@ void encode_nvfp4(const float* x, std::byte* block) {
   }
 }
 
-}  // namespace strata::make_model
+}  // namespace strata::synthetic

@@ -1,13 +1,13 @@
-#include "tools/make-model/random_model.h"
+#include "services/synthetic/random_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "services/model/model_weights.h"
+#include "services/synthetic/encoder.h"
 #include "services/tokenizer/tokenizer.h"
-#include "tools/make-model/encoder.h"
 
-namespace strata::make_model {
+namespace strata::synthetic {
 namespace {
 
 using ::testing::HasSubstr;
@@ -29,7 +29,7 @@ TEST(RandomModel, LoadsInEveryType) {
     SCOPED_TRACE(info.name);
     ModelTypes types = all_of(encoder.type);
     types.dense = TensorType::kQ8_0;  // most of the weights; searching code books is slow
-    const auto bytes = make_model(kSmall, types, 1);
+    const auto bytes = make_model({.shape = kSmall, .types = types});
     ASSERT_TRUE(bytes) << bytes.error().message();
     const auto file = parse(*bytes);
     ASSERT_TRUE(file) << file.error().message();
@@ -43,7 +43,7 @@ TEST(RandomModel, LoadsInEveryType) {
 TEST(RandomModel, HasATokenizerThatReadsBackWhatItWrites) {
   ModelShape shape = kSmall;
   shape.vocabulary = 300;
-  const auto bytes = make_model(shape, {}, 1);
+  const auto bytes = make_model({.shape = shape});
   ASSERT_TRUE(bytes) << bytes.error().message();
   const auto file = parse(*bytes);
   ASSERT_TRUE(file) << file.error().message();
@@ -60,8 +60,9 @@ TEST(RandomModel, HasATokenizerThatReadsBackWhatItWrites) {
 }
 
 TEST(RandomModel, DependsOnTheSeedAlone) {
-  const auto first = make_model(kSmall, {}, 1), again = make_model(kSmall, {}, 1),
-             other = make_model(kSmall, {}, 2);
+  const auto first = make_model({.shape = kSmall, .seed = 1}),
+             again = make_model({.shape = kSmall, .seed = 1}),
+             other = make_model({.shape = kSmall, .seed = 2});
   ASSERT_TRUE(first && again && other);
   EXPECT_EQ(*first, *again);
   EXPECT_NE(*first, *other);
@@ -70,13 +71,13 @@ TEST(RandomModel, DependsOnTheSeedAlone) {
 TEST(RandomModel, NamesTheTensorThatATypeDoesNotFit) {
   ModelShape shape = kSmall;
   shape.expert_width = 640;
-  const auto model = make_model(shape, all_of(TensorType::kQ4_K), 1);
+  const auto model = make_model({.shape = shape, .types = all_of(TensorType::kQ4_K)});
   ASSERT_FALSE(model);
   EXPECT_THAT(model.error().message(), HasSubstr("blk.0.ffn_down_exps: rows of 640 values"));
   ModelTypes types = all_of(TensorType::kQ4_K);
   types.down = TensorType::kIQ4_NL;
-  EXPECT_TRUE(make_model(shape, types, 1));
+  EXPECT_TRUE(make_model({.shape = shape, .types = types}));
 }
 
 }  // namespace
-}  // namespace strata::make_model
+}  // namespace strata::synthetic

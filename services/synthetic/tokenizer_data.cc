@@ -1,4 +1,4 @@
-#include "tools/make-model/tokenizer_data.h"
+#include "services/synthetic/tokenizer_data.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "services/tokenizer/tokenizer.h"
 #include "services/tokenizer/utf8.h"
 
-namespace strata::make_model {
+namespace strata::synthetic {
 namespace {
 
 using gguf::FileBuilder;
@@ -53,7 +53,7 @@ void add_tokenizer(gguf::FileBuilder& file, uint32_t vocabulary) {
     tokens.push_back({mark, TokenType::kControl});
   for (const char* mark : {"<think>", "</think>"}) tokens.push_back({mark, TokenType::kUserDefined});
   while (tokens.size() < vocabulary)
-    tokens.push_back({fmt::format("[unused {}]", tokens.size()), TokenType::kUnused});
+    tokens.push_back({fmt::format("Ġt{}", tokens.size()), TokenType::kNormal});
 
   std::string spellings, types;
   for (const Token& token : tokens) {
@@ -71,4 +71,4 @@ void add_tokenizer(gguf::FileBuilder& file, uint32_t vocabulary) {
       .key("tokenizer.chat_template", ValueType::kString, FileBuilder::text(kChatTemplate));
 }
 
-}  // namespace strata::make_model
+}  // namespace strata::synthetic
