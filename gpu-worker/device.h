@@ -18,6 +18,7 @@
 namespace strata::gpu_worker {
 
 class ResidentTable;
+struct DispatchCounters;
 
 // An open sequence. The generation makes the id of a closed sequence useless, so that a late user cannot
 // reach its successor.
@@ -54,10 +55,11 @@ struct RowChoice {
   model::SampledToken token;
 };
 
-// How another process reaches the slot memory. On the host device a shared-memory segment
-// (services/shm/arena.h).
+// How another process reaches the slot memory: on the host device a shared-memory segment
+// (services/shm/arena.h), on the cuda device an IPC handle of the allocation, whose first byte is slot 0's.
 struct ArenaHandle {
-  std::string segment;
+  std::string segment = {};
+  std::string cuda_ipc = {};  // the bytes of a cudaIpcMemHandle_t; empty on the host device
   uint64_t bytes = 0;
   uint64_t instance_id = 0;
   uint32_t slot_count = 0;
@@ -82,6 +84,7 @@ class Device {
   virtual ArenaHandle arena() const = 0;  // any thread
   virtual ResidentTable& residents() = 0;
   virtual const shm::UsageBoard& usage() const = 0;
+  virtual const DispatchCounters& dispatch_counters() const = 0;  // any thread
   // What the device is doing now, for the watchdog: "layer 3 of 12: waiting for experts". Any thread.
   virtual std::string activity() const = 0;
 };

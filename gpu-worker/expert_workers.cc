@@ -160,34 +160,38 @@ void ExpertWorkers::window_over() {
 
 const WorkerList& ExpertWorkers::in_window() const { return impl_->in_window; }
 
+bool ExpertWorkers::is_lost(AttachedWorker& worker, uint32_t pair_count, ProgressWatch& watch) {
+  if (worker.retired.load(std::memory_order_relaxed)) return true;
+  if (worker.process.gone()) {
+    impl_->retire(worker, "its process ended");
+    return true;
+  }
+  const auto budget = stall_budget(impl_->options.lost_after_ms, pair_count);
+  const uint64_t now = worker.board.header().all_progress();
+  if (now != watch.progress) {
+    watch.progress = now;
+    watch.moved_at = Clock::now();
+  } else if (Clock::now() - watch.moved_at >= budget) {
+    impl_->lose(worker, fmt::format("no progress for {} ms, killed", budget.count()));
+    return true;
+  }
+  return false;
+}
+
 bool ExpertWorkers::wait_done(AttachedWorker& worker, uint64_t ticket, uint32_t pair_count) {
   shm::BoardHeader& header = worker.board.header();
-  const auto budget = stall_budget(impl_->options.lost_after_ms, pair_count);
   // Read after the first slice at the earliest: most waits are over by then, and until then the threads write
   // those lines all the time.
-  std::optional<uint64_t> progress;
-  Clock::time_point moved_at = Clock::now();
+  ProgressWatch watch;
   for (;;) {
     // The bell is read before the ticket: a ring between the two ends the wait at once.
     const uint32_t seen = header.done.seq.load(std::memory_order_acquire);
     if (is_done(header, ticket)) return true;
     header.done.wait(seen, impl_->options.wait, {}, kLivenessSliceUs);
     if (is_done(header, ticket)) return true;
-    if (worker.retired.load(std::memory_order_relaxed)) return false;
-    if (worker.process.gone()) {
-      // It may have finished this request with its last breath.
-      const bool done = is_done(header, ticket);
-      impl_->retire(worker, "its process ended");
-      return done;
-    }
-    const uint64_t now = header.all_progress();
-    if (now != progress) {
-      progress = now;
-      moved_at = Clock::now();
-    } else if (Clock::now() - moved_at >= budget) {
-      impl_->lose(worker, fmt::format("no progress for {} ms, killed", budget.count()));
-      return is_done(header, ticket);
-    }
+    const bool was_retired = worker.retired.load(std::memory_order_relaxed);
+    // It may have finished this request with its last breath.
+    if (is_lost(worker, pair_count, watch)) return !was_retired && is_done(header, ticket);
   }
 }
 

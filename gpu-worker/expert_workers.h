@@ -7,9 +7,11 @@
 // still writes, it cannot reach a later window.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,12 @@ struct AttachedWorker {
   std::string retired_because;  // under the lock of ExpertWorkers; detach() tells
 };
 
+// When the progress of a worker that is waited for last moved.
+struct ProgressWatch {
+  std::optional<uint64_t> progress = {};  // none: not looked at yet
+  std::chrono::steady_clock::time_point moved_at = std::chrono::steady_clock::now();
+};
+
 class ExpertWorkers {
  public:
   explicit ExpertWorkers(const ExpertWorkersOptions& options);
@@ -69,6 +77,10 @@ class ExpertWorkers {
   // Waits until the worker has done `ticket`: then its parts are visible. False: it was lost, has been killed
   // and retired, or had left; its parts must be computed elsewhere. pair_count scales the budget.
   bool wait_done(AttachedWorker& worker, uint64_t ticket, uint32_t pair_count);
+  // One look at a worker with a request of so many pairs, for who waits in another way: true when it was
+  // lost, by now or because its progress stands still for longer than its budget. A watch belongs to one
+  // request.
+  bool is_lost(AttachedWorker& worker, uint32_t pair_count, ProgressWatch& watch);
 
  private:
   struct Impl;

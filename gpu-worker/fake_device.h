@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gpu-worker/device.h"
+#include "gpu-worker/expert_dispatch.h"
 #include "gpu-worker/generation.h"
 #include "gpu-worker/resident_table.h"
 #include "services/base/check.h"
@@ -105,6 +106,7 @@ class FakeDevice final : public Device {
   }
   ResidentTable& residents() override { return *residents_; }
   const shm::UsageBoard& usage() const override { return usage_; }
+  const DispatchCounters& dispatch_counters() const override { return counters_; }
   std::string activity() const override { return "fake device"; }
 
   uint32_t open_sequences() const {
@@ -139,6 +141,7 @@ class FakeDevice final : public Device {
   std::vector<Sequence> sequences_;
   shm::Segment arena_;
   shm::UsageBoard usage_;
+  DispatchCounters counters_;
   std::unique_ptr<ResidentTable> residents_;
 };
 

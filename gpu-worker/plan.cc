@@ -59,6 +59,19 @@ std::vector<std::string> MemoryPlan::lines() const {
   return lines;
 }
 
+Status check_fits(const MemoryPlan& plan) {
+  if (plan.total_bytes() > plan.available_bytes) {
+    auto largest = std::max_element(plan.items.begin(), plan.items.end(),
+                                    [](const PlanItem& a, const PlanItem& b) { return a.bytes < b.bytes; });
+    return fail(Code::kResourceExhausted,
+                "not enough memory: {:.1f} MiB are needed, {:.1f} MiB are available; the largest part is "
+                "{:.1f} MiB for {}: lower {}",
+                mib(plan.total_bytes()), mib(plan.available_bytes), mib(largest->bytes), largest->why,
+                largest->setting);
+  }
+  return {};
+}
+
 PlanInput plan_input(const model::ModelWeights& weights, uint32_t context_tokens, uint64_t available_bytes) {
   PlanInput input{.available_bytes = available_bytes,
                   .sequence_bytes = model::SequenceState::bytes_needed(weights.config, context_tokens),
@@ -119,15 +132,7 @@ Result<MemoryPlan> make_plan(const model::ModelConfig& config, const config::Set
        fmt::format("{} of {} experts, {} bytes each", plan.slots, input.experts_total, plan.slot_bytes),
        "experts.slots"});
 
-  if (plan.total_bytes() > plan.available_bytes) {
-    auto largest = std::max_element(plan.items.begin(), plan.items.end(),
-                                    [](const PlanItem& a, const PlanItem& b) { return a.bytes < b.bytes; });
-    return fail(Code::kResourceExhausted,
-                "not enough memory: {:.1f} MiB are needed, {:.1f} MiB are available; the largest part is "
-                "{:.1f} MiB for {}: lower {}",
-                mib(plan.total_bytes()), mib(plan.available_bytes), mib(largest->bytes), largest->why,
-                largest->setting);
-  }
+  TRY_OK(check_fits(plan));
   return plan;
 }
 

@@ -38,6 +38,9 @@ struct MemoryPlan {
   std::vector<std::string> lines() const;  // for the log
 };
 
+// kResourceExhausted with what is needed, what is there, and the setting behind the largest part.
+Status check_fits(const MemoryPlan& plan);
+
 // What the plan depends on beside the settings.
 struct PlanInput {
   uint64_t available_bytes = 0;  // sys::available_memory_bytes()

@@ -82,11 +82,16 @@ Status ResidentTable::abandon(uint64_t epoch, std::span<const uint32_t> slots) {
   return {};
 }
 
-const std::byte* ResidentTable::record(uint32_t layer, uint32_t expert) const {
+std::optional<uint32_t> ResidentTable::resident_slot(uint32_t layer, uint32_t expert) const {
   CHECK(layer < experts_per_layer_.size() && expert < experts_max_, "layer {} expert {}", layer, expert);
   uint32_t slot = places_[std::size_t{layer} * experts_max_ + expert];
-  if (slot == kNowhere || entries_[slot].state != SlotState::kResident) return nullptr;
-  return slots_ + uint64_t{slot} * slot_bytes_;
+  if (slot == kNowhere || entries_[slot].state != SlotState::kResident) return std::nullopt;
+  return slot;
+}
+
+const std::byte* ResidentTable::record(uint32_t layer, uint32_t expert) const {
+  const auto slot = resident_slot(layer, expert);
+  return slot ? slots_ + uint64_t{*slot} * slot_bytes_ : nullptr;
 }
 
 Status ResidentTable::check_attachment(uint64_t epoch) const {

@@ -55,6 +55,7 @@ class ResidentTable final : public ResidentExperts {
   Status abandon(uint64_t epoch, std::span<const uint32_t> slots);
 
   const std::byte* record(uint32_t layer, uint32_t expert) const override;
+  std::optional<uint32_t> resident_slot(uint32_t layer, uint32_t expert) const;
 
   // Any thread.
   uint32_t slot_count() const { return static_cast<uint32_t>(entries_.size()); }

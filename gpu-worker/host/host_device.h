@@ -44,7 +44,7 @@ class HostDevice final : public Device {
   const shm::UsageBoard& usage() const override { return usage_; }
   std::string activity() const override;
 
-  const DispatchCounters& dispatch_counters() const { return dispatch_.counters(); }
+  const DispatchCounters& dispatch_counters() const override { return dispatch_.counters(); }
 
  private:
   class TracedExperts;

@@ -32,6 +32,18 @@ void ngram_table_rows(const ModelConfig& config, std::span<const int32_t> contex
   }
 }
 
+void look_up_ngram(const ModelConfig& config, const NgramWeights& weights, std::span<const int32_t> context,
+                   std::span<uint64_t> rows, float* embedded) {
+  ngram_table_rows(config, context, rows);
+  const uint32_t width = config.ngram_row;
+  for (std::size_t h = 0; h < rows.size(); ++h) {
+    const std::byte* stored = weights.table.data + rows[h] * weights.table.row_bytes;
+    quant::dequantize_row(weights.table.type, stored, embedded + h * width, width);
+  }
+  if (weights.table.scale == 1.0f) return;
+  for (uint32_t i = 0; i < config.hidden; ++i) embedded[i] *= weights.table.scale;
+}
+
 NgramEmbedding::NgramEmbedding(const ModelConfig& config, quant::Numerics numerics, uint32_t rows_max,
                                Parallel& parallel)
     : config_(config),
@@ -59,7 +71,7 @@ void NgramEmbedding::run(const NgramWeights& weights, const Window& window, floa
 }
 
 void NgramEmbedding::look_up(const NgramWeights& weights, const Window& window) {
-  const uint32_t heads = config_.ngram_rows(), width = config_.ngram_row, before = config_.ngram_size - 1;
+  const uint32_t heads = config_.ngram_rows(), before = config_.ngram_size - 1;
   parallel_.run(window.rows(), 4, [&](uint32_t begin, uint32_t end) {
     for (uint32_t row = begin; row < end; ++row) {
       const Segment& segment = window.segments[window.places[row].segment];
@@ -70,15 +82,8 @@ void NgramEmbedding::look_up(const NgramWeights& weights, const Window& window) 
         context[back] = back <= index ? window.tokens[row - back] : history[before + index - back];
       }
       const auto rows = std::span(table_rows_).subspan(std::size_t{row} * heads, heads);
-      ngram_table_rows(config_, {context, config_.ngram_size}, rows);
-      float* embedded = embedded_.data() + std::size_t{row} * config_.hidden;
-      for (uint32_t h = 0; h < heads; ++h) {
-        const std::byte* stored = weights.table.data + rows[h] * weights.table.row_bytes;
-        quant::dequantize_row(weights.table.type, stored, embedded + std::size_t{h} * width, width);
-      }
-      if (weights.table.scale != 1.0f) {
-        for (uint32_t i = 0; i < config_.hidden; ++i) embedded[i] *= weights.table.scale;
-      }
+      look_up_ngram(config_, weights, {context, config_.ngram_size}, rows,
+                    embedded_.data() + std::size_t{row} * config_.hidden);
     }
   });
   for (const Segment& segment : window.segments) {

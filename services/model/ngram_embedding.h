@@ -16,6 +16,11 @@ namespace strata::model {
 // head.
 void ngram_table_rows(const ModelConfig& config, std::span<const int32_t> context, std::span<uint64_t> rows);
 
+// The embedding (H) of a token with this context: those rows of the table, dequantized, side by side. `rows`:
+// (ngram_rows) gets them.
+void look_up_ngram(const ModelConfig& config, const NgramWeights& weights, std::span<const int32_t> context,
+                   std::span<uint64_t> rows, float* embedded);
+
 class NgramEmbedding {
  public:
   NgramEmbedding(const ModelConfig& config, quant::Numerics numerics, uint32_t rows_max, Parallel& parallel);

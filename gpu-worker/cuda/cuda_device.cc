@@ -1,0 +1,605 @@
+#include "gpu-worker/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "gpu-worker/cuda/device_buffer.h"
+#include "gpu-worker/cuda/expert_places.h"
+#include "gpu-worker/cuda/forward.h"
+#include "gpu-worker/cuda/mapped_boards.h"
+#include "gpu-worker/cuda/registered_experts.h"
+#include "gpu-worker/cuda/runtime.h"
+#include "gpu-worker/cuda/window_graphs.h"
+#include "gpu-worker/expert_dispatch.h"
+#include "services/base/check.h"
+#include "services/base/counter.h"
+#include "services/model/ngram_embedding.h"
+#include "services/model/rope.h"
+#include "services/obs/log.h"
+
+namespace strata::gpu_worker::cuda {
+namespace {
+
+// Changes of logits that windows can bring to the device; a request with more of them is sampled on the host.
+constexpr std::size_t kLogitChangesMax = 65536;
+// One small window in so many carries stage marks, and speaks for the others: they cost a few percent there. Large ones carry them
+// always.
+constexpr uint64_t kMarkEvery = 16;
+constexpr uint32_t kRowsPerPiece = 4;
+
+std::vector<uint32_t> experts_per_layer(const model::ModelWeights& weights) {
+  std::vector<uint32_t> counts;
+  for (const model::LayerWeights& layer : weights.layers) counts.push_back(layer.moe.experts.count);
+  return counts;
+}
+
+// A sequence as the host knows it; the rest of its state is on the device.
+struct Sequence {
+  bool open = false;
+  uint32_t generation = 0;
+  uint32_t position = 0;
+  std::vector<int32_t> ngram_context;  // the last N-1 tokens, oldest first
+};
+
+// A row that wants a token.
+struct Wanted {
+  uint32_t row = 0;
+  bool on_host = false;  // the host samples it
+};
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Result<VramInput> open_gpu() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    return fail(Code::kUnavailable,
+                "device.type: cuda needs an NVIDIA GPU and its driver: {}; device.type: host needs neither",
+                error == cudaSuccess ? "no GPU is visible" : cudaGetErrorString(error));
+  }
+  TRY_CUDA(cudaSetDevice(0));
+  std::size_t free_bytes = 0, total_bytes = 0;
+  TRY_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return VramInput{.total_bytes = total_bytes, .free_bytes = free_bytes};
+}
+
+struct CudaDevice::Impl {
+  explicit Impl(const CudaDeviceOptions& given);
+  Status allocate();
+  Status make_forward();
+  Status upload_weights(const std::vector<Upload>& uploads);
+
+  Sequence& sequence_of(SequenceId id);
+  Status plan(std::span<const DeviceRow> rows);
+  void fill_rows(std::span<const DeviceRow> rows);
+  void fill_row(std::span<const DeviceRow> rows, uint32_t index);
+  void fill_routing(std::span<const DeviceRow> rows);
+  void fill_samples(std::span<const DeviceRow> rows);
+  Status at_boundary();
+  Status launch(bool marked);
+  Status await();
+  Status advance(std::span<const DeviceRow> rows);
+  Status choose(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices);
+  void count_uses(std::span<const DeviceRow> rows);
+  void say(const char* what) { doing.store(what, std::memory_order_relaxed); }
+
+  CudaDeviceOptions options;
+  const model::ModelConfig& config;
+  const model::Rope rope;
+  std::unique_ptr<ResidentTable> residents;
+  shm::UsageBoard usage;
+  DispatchCounters counters;
+  model::Parallel parallel;
+  BoardSubstitute substitute;
+  std::unique_ptr<MappedBoards> boards;
+  RegisteredExperts registered;
+
+  // Device memory: one block for everything but the arena, which other processes map.
+  DeviceBuffer<std::byte> block, arena;
+  std::byte* device_input = nullptr;
+  uint32_t* places_with_boards = nullptr;
+  uint32_t* places_with_copies = nullptr;
+  BoardTable* board_table = nullptr;
+  BoardTickets* board_tickets = nullptr;
+  DeviceState state;
+  const uint16_t* device_ids = nullptr;
+  const float* device_logits = nullptr;
+  // Page-locked.
+  PinnedBuffer<std::byte> host_input;
+  PinnedBuffer<uint16_t> host_ids;
+  PinnedBuffer<SampleResult> results;
+  PinnedBuffer<LogitChange> changes;
+  PinnedBuffer<uint64_t> mark_times;
+  PinnedBuffer<uint32_t> stop;
+  PinnedBuffer<float> host_logits;  // one row
+
+  ExpertPlaceTables places;
+  std::unique_ptr<ExpertStream> expert_stream;
+  std::unique_ptr<Forward> forward;
+  WindowGraphs graphs;
+  StageMarks marks, no_marks;
+  cudaStream_t stream = nullptr;
+  cudaEvent_t done = nullptr;
+  model::Sampler sampler;
+
+  std::vector<Sequence> sequences;
+  // The window.
+  WindowShape shape;
+  WindowInput input;  // in host_input
+  uint64_t input_bytes = 0;
+  std::vector<SegmentInfo> segments;
+  std::vector<uint32_t> segment_of_row;
+  std::vector<Wanted> wanted;
+  std::vector<LogitChange> window_changes;
+  std::vector<int32_t> tokens;
+  std::vector<uint64_t> table_rows;  // (rows, ngram_rows)
+  uint64_t windows = 0;
+  uint64_t small_windows = 0;
+  StageSeconds stages{};
+  std::atomic<const char*> doing{"idle"};  // string literals only
+};
+
+CudaDevice::Impl::Impl(const CudaDeviceOptions& given)
+    : options(given),
+      config(given.weights->config),
+      rope(config.rope),
+      parallel(given.threads),
+      substitute(*given.weights, parallel),
+      places(experts_per_layer(*given.weights)),
+      graphs(given.graphs_max),
+      sampler(config.vocab),
+      sequences(given.plan.memory.sequences) {
+  for (Sequence& sequence : sequences)
+    sequence.ngram_context.resize(config.ngram_layer >= 0 ? config.ngram_size - 1 : 0);
+  const uint32_t rows = given.plan.limits.rows;
+  segments.reserve(rows);
+  segment_of_row.reserve(rows);
+  wanted.reserve(given.plan.limits.logit_rows);
+  tokens.reserve(rows);
+  if (config.ngram_layer >= 0) table_rows.resize(std::size_t{rows} * config.ngram_rows());
+}
+
+Status CudaDevice::Impl::allocate() {
+  const VramPlan& plan = options.plan;
+  const MemoryPlan& memory = plan.memory;
+  uint64_t instance = shm::random_instance_id();
+  const auto name = [&](std::string_view what) { return shm::segment_name(options.run_id, what, instance); };
+  const auto layers = static_cast<uint32_t>(config.layers);
+  TRY(auto table, shm::ResidencyTable::create(name("residency"), memory.slots, layers, memory.slot_bytes));
+  TRY(usage, shm::UsageBoard::create(name("usage"), layers, places.experts_max()));
+  // Kernels may read to the next multiple of 16 bytes behind a record; a slot is a multiple of 64.
+  TRY(arena, DeviceBuffer<std::byte>::create(std::max<uint64_t>(memory.slots * memory.slot_bytes, 64)));
+  residents = std::make_unique<ResidentTable>(
+      ResidentTableOptions{.table = std::move(table),
+                           .slots = arena.data(),
+                           .slot_bytes = memory.slot_bytes,
+                           .experts_per_layer = experts_per_layer(*options.weights)});
+
+  const WindowShape largest{.rows = plan.limits.rows,
+                            .segments = plan.limits.segments,
+                            .logit_rows = plan.limits.logit_rows,
+                            .streams_experts = true};
+  Placer counting;
+  place_input(config, largest, options.routing != nullptr, counting);
+  TRY(host_input, PinnedBuffer<std::byte>::create(counting.used_bytes()));
+  TRY(host_ids, PinnedBuffer<uint16_t>::create(uint64_t{layers} * plan.limits.rows * config.experts_used));
+  TRY(results, PinnedBuffer<SampleResult>::create(plan.limits.logit_rows));
+  TRY(changes, PinnedBuffer<LogitChange>::create(kLogitChangesMax));
+  TRY(mark_times, PinnedBuffer<uint64_t>::create(StageMarks::marks_max(layers)));
+  TRY(stop, PinnedBuffer<uint32_t>::create(1));
+  stop.span()[0] = 0;
+  TRY(host_logits, PinnedBuffer<float>::create(config.vocab));
+  marks = StageMarks(mark_times.data());
+
+  TRY_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  TRY_CUDA(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
+  TRY(MappedBoards mapped, MappedBoards::create({.run_id = options.run_id,
+                                                 .geometry = memory.board,
+                                                 .workers = options.workers,
+                                                 .substitute = &substitute}));
+  boards = std::make_unique<MappedBoards>(std::move(mapped));
+  return {};
+}
+
+Status CudaDevice::Impl::make_forward() {
+  const VramPlan& plan = options.plan;
+  const auto place = [&](Placer& placer, std::vector<Upload>* uploads) {
+    ForwardOptions made{
+        .weights = options.weights,
+        .model = place_model(*options.weights, placer, uploads),
+        .state = place_state(config, plan.memory.sequences, plan.memory.context_tokens, plan.kv, placer),
+        .buffers = place_buffers(*options.weights, plan.limits, placer),
+        .arena = arena.data(),
+        .staging = placer.take<std::byte>(plan.staging_slots() * plan.memory.slot_bytes),
+        .slot_bytes = plan.memory.slot_bytes,
+        .staging_slots = plan.staging_slots(),
+        .batch_experts = plan.batch_experts,
+        .experts_max = places.experts_max(),
+        .stop = stop.data(),
+        .changes = changes.data(),
+        .results = results.data()};
+    const uint64_t table = uint64_t{config.layers} * places.experts_max();
+    places_with_boards = placer.take<uint32_t>(table);
+    places_with_copies = placer.take<uint32_t>(table);
+    board_table = placer.take<BoardTable>(1);
+    board_tickets = placer.take<BoardTickets>(1);
+    device_input = placer.take<std::byte>(host_input.size());
+    made.places_with_boards = places_with_boards;
+    made.places_with_copies = places_with_copies;
+    made.boards = board_table;
+    made.tickets = board_tickets;
+    return made;
+  };
+  Placer counting;
+  place(counting, nullptr);
+  TRY(block, DeviceBuffer<std::byte>::create(counting.used_bytes()));
+  Placer placer(block.data());
+  std::vector<Upload> uploads;
+  ForwardOptions made = place(placer, &uploads);
+  state = made.state;
+  device_ids = made.buffers.ids;
+  device_logits = made.buffers.logits;
+  TRY_CUDA(cudaMemsetAsync(made.buffers.arrivals, 0,
+                           uint64_t{plan.limits.segments} * std::max(config.key_heads, 1u) * sizeof(uint32_t),
+                           stream));
+  TRY_OK(upload_weights(uploads));
+  TRY(ExpertStream copies, ExpertStream::create({.weights = options.weights,
+                                                 .staging = const_cast<std::byte*>(made.staging),
+                                                 .slot_bytes = plan.memory.slot_bytes,
+                                                 .batch_experts = plan.batch_experts,
+                                                 .ring_batches = plan.ring_batches}));
+  expert_stream = std::make_unique<ExpertStream>(std::move(copies));
+  TRY(Forward pass, Forward::create(std::move(made)));
+  forward = std::make_unique<Forward>(std::move(pass));
+  TRY_CUDA(cudaStreamSynchronize(stream));
+  return {};
+}
+
+Status CudaDevice::Impl::upload_weights(const std::vector<Upload>& uploads) {
+  for (const Upload& upload : uploads)
+    TRY_CUDA(cudaMemcpyAsync(upload.target, upload.source, upload.bytes, cudaMemcpyHostToDevice, stream));
+  return {};
+}
+
+Sequence& CudaDevice::Impl::sequence_of(SequenceId id) {
+  CHECK(id.index < sequences.size(), "sequence {}", id.index);
+  Sequence& sequence = sequences[id.index];
+  CHECK(sequence.open && sequence.generation == id.generation, "sequence {} generation {}, now {}", id.index,
+        id.generation, sequence.generation);
+  return sequence;
+}
+
+// Checks the rows and arranges them by sequence; nothing has changed when it fails.
+Status CudaDevice::Impl::plan(std::span<const DeviceRow> rows) {
+  if (rows.size() > options.plan.limits.rows)
+    return fail(Code::kInvalidArgument, "{} rows in a window of at most {}", rows.size(),
+                options.plan.limits.rows);
+  segments.clear();
+  segment_of_row.clear();
+  wanted.clear();
+  tokens.clear();
+  for (uint32_t index = 0; index < rows.size(); ++index) {
+    const DeviceRow& row = rows[index];
+    const Sequence& sequence = sequence_of(row.sequence);
+    if (row.token < 0 || static_cast<uint32_t>(row.token) >= config.vocab)
+      return fail(Code::kInvalidArgument, "row {}: token {}, the vocabulary has {}", index, row.token,
+                  config.vocab);
+    if (segments.empty() || segments.back().sequence != row.sequence.index) {
+      for (const SegmentInfo& segment : segments) {
+        if (segment.sequence == row.sequence.index)
+          return fail(Code::kInvalidArgument, "row {}: the rows of a sequence are not consecutive", index);
+      }
+      segments.push_back({.sequence = row.sequence.index,
+                          .row_begin = index,
+                          .row_count = 0,
+                          .position = sequence.position});
+    }
+    SegmentInfo& segment = segments.back();
+    if (segment.position + segment.row_count >= options.plan.memory.context_tokens) {
+      return fail(Code::kOutOfRange, "row {}: position {} of a sequence with room for {} tokens", index,
+                  segment.position + segment.row_count, options.plan.memory.context_tokens);
+    }
+    ++segment.row_count;
+    segment_of_row.push_back(static_cast<uint32_t>(segments.size()) - 1);
+    tokens.push_back(row.token);
+    if (row.sample.params != nullptr) wanted.push_back({.row = index});
+  }
+  CHECK(wanted.size() <= options.plan.limits.logit_rows, "{} rows want a token", wanted.size());
+  shape = {.rows = static_cast<uint32_t>(rows.size()),
+           .segments = static_cast<uint32_t>(segments.size()),
+           .logit_rows = static_cast<uint32_t>(wanted.size()),
+           .streams_experts = rows.size() >= options.plan.stream_rows_min};
+  Placer placer(host_input.data());
+  input = place_input(config, shape, options.routing != nullptr, placer);
+  input_bytes = placer.used_bytes();
+  return {};
+}
+
+// Everything about row `index`: its place, rotations, and the rows of the tables that its token asks for.
+void CudaDevice::Impl::fill_row(std::span<const DeviceRow> rows, uint32_t index) {
+  const SegmentInfo& segment = segments[segment_of_row[index]];
+  const uint32_t in_segment = index - segment.row_begin, position = segment.position + in_segment;
+  input.rows[index] = {.token = static_cast<int32_t>(index),
+                       .segment = segment_of_row[index],
+                       .position = position,
+                       .sequence = segment.sequence};
+  const std::size_t turn = std::size_t{2} * rope.pairs() * index;
+  rope.turn_at(position, input.turns + turn);
+  // The indexer block that ends with the row; rows that end none have one before the sequence begins, which
+  // nobody reads.
+  uint32_t block = 0;
+  for (uint32_t layer = 0; layer < config.layers; ++layer)
+    block = std::max(block, config.block_tokens[layer]);
+  rope.turn_at(block > 0 && position + 1 >= block ? position + 1 - block : 0, input.block_turns + turn);
+
+  const model::ModelWeights& weights = *options.weights;
+  float* embedded = input.embedded + std::size_t{index} * config.hidden;
+  quant::dequantize_row(weights.embedding.type,
+                        weights.embedding.row(static_cast<uint32_t>(rows[index].token)), embedded,
+                        config.hidden);
+  if (weights.embedding.scale != 1.0f) {
+    for (uint32_t i = 0; i < config.hidden; ++i) embedded[i] *= weights.embedding.scale;
+  }
+  if (input.ngram == nullptr) return;
+  const std::vector<int32_t>& history = sequences[segment.sequence].ngram_context;
+  const uint32_t before = config.ngram_size - 1;
+  int32_t context[model::kNgramSizeMax];
+  for (uint32_t back = 0; back <= before; ++back)
+    context[back] = back <= in_segment ? tokens[index - back] : history[before + in_segment - back];
+  uint64_t table_rows[2 * model::kNgramSizeMax * 16];
+  model::look_up_ngram(config, weights.ngram, {context, config.ngram_size},
+                       std::span(table_rows).subspan(std::size_t{index} * config.ngram_rows(), config.ngram_rows()),
+                       input.ngram + std::size_t{index} * config.hidden);
+}
+
+void CudaDevice::Impl::fill_rows(std::span<const DeviceRow> rows) {
+  std::ranges::copy(segments, input.segments);
+  for (std::size_t i = 0; i < wanted.size(); ++i) input.chosen[i] = wanted[i].row;
+  parallel.run(shape.rows, kRowsPerPiece, [&](uint32_t begin, uint32_t end) {
+    for (uint32_t row = begin; row < end; ++row) fill_row(rows, row);
+  });
+  if (options.routing != nullptr) fill_routing(rows);
+  fill_samples(rows);
+}
+
+void CudaDevice::Impl::fill_routing(std::span<const DeviceRow> rows) {
+  const uint32_t used = config.experts_used;
+  parallel.run(config.layers, 1, [&](uint32_t begin, uint32_t end) {
+    for (uint32_t layer = begin; layer < end; ++layer) {
+      for (uint32_t row = 0; row < rows.size(); ++row) {
+        const std::size_t at = (std::size_t{layer} * shape.rows + row) * used;
+        options.routing->choose(
+            layer, {.sequence = routing_sequence(rows[row].sequence), .position = input.rows[row].position},
+            {input.forced_ids + at, used});
+      }
+    }
+  });
+}
+
+void CudaDevice::Impl::fill_samples(std::span<const DeviceRow> rows) {
+  window_changes.clear();
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const SampleRequest& request = rows[wanted[i].row].sample;
+    const std::size_t before = window_changes.size();
+    wanted[i].on_host = !sampled_on_device(*request.params, config.vocab);
+    if (!wanted[i].on_host) {
+      input.samples[i] = sample_row(*request.params, request.position, request.prompt, request.generated,
+                                    config.vocab, window_changes);
+      wanted[i].on_host = window_changes.size() > changes.size();
+    }
+    if (!wanted[i].on_host) continue;
+    window_changes.resize(before);
+    input.samples[i] = {};  // greedy: the device still says whether the logits can be used
+  }
+  std::ranges::copy(window_changes, changes.data());
+}
+
+// Takes note of workers and residency; the device's copies are brought up to date before the window.
+Status CudaDevice::Impl::at_boundary() {
+  TRY(const bool boards_changed, boards->update());
+  if (boards_changed || windows == 1) {
+    const BoardTickets tickets = boards->tickets();
+    TRY_CUDA(
+        cudaMemcpyAsync(board_table, &boards->table(), sizeof(BoardTable), cudaMemcpyHostToDevice, stream));
+    TRY_CUDA(cudaMemcpyAsync(board_tickets, &tickets, sizeof(BoardTickets), cudaMemcpyHostToDevice, stream));
+    TRY_CUDA(cudaStreamSynchronize(stream));  // `tickets` goes out of scope; workers seldom come and go
+  }
+  if (places.update(*residents)) {
+    const std::size_t bytes = places.with_boards().size() * sizeof(uint32_t);
+    // From pageable memory: the copies have read their source when the calls return.
+    TRY_CUDA(cudaMemcpyAsync(places_with_boards, places.with_boards().data(), bytes, cudaMemcpyHostToDevice,
+                             stream));
+    TRY_CUDA(cudaMemcpyAsync(places_with_copies, places.with_copies().data(), bytes, cudaMemcpyHostToDevice,
+                             stream));
+  }
+  return {};
+}
+
+Status CudaDevice::Impl::launch(bool marked) {
+  StageMarks& window_marks = marked ? marks : no_marks;
+  Placer placer(device_input);
+  const WindowInput on_device = place_input(config, shape, options.routing != nullptr, placer);
+  const uint64_t ids_bytes = uint64_t{config.layers} * shape.rows * config.experts_used * sizeof(uint16_t);
+  const auto enqueue = [&] {
+    cudaMemcpyAsync(device_input, host_input.data(), input_bytes, cudaMemcpyHostToDevice, stream);
+    forward->enqueue(shape, on_device, expert_stream.get(), window_marks, stream);
+    cudaMemcpyAsync(host_ids.data(), device_ids, ids_bytes, cudaMemcpyDeviceToHost, stream);
+  };
+  if (shape.streams_experts) expert_stream->begin(places, stream);
+  if (!shape.streams_experts && shape.rows <= options.graph_rows_max) {
+    TRY_OK(graphs.launch({.shape = shape, .marked = marked}, enqueue, stream));
+  } else {
+    enqueue();
+  }
+  TRY_CUDA(cudaEventRecord(done, stream));
+  TRY_CUDA(cudaGetLastError());
+  return {};
+}
+
+Status CudaDevice::Impl::await() {
+  for (;;) {
+    const cudaError_t finished = cudaEventQuery(done);
+    if (finished == cudaSuccess) return {};
+    if (finished != cudaErrorNotReady) return cuda_status(finished, "the window");
+    if (const uint32_t pairs = boards->tend(); pairs > 0) count(counters.fallbacks, pairs);
+    relax();
+  }
+}
+
+Status CudaDevice::Impl::advance(std::span<const DeviceRow> rows) {
+  const uint32_t before = config.ngram_layer >= 0 ? config.ngram_size - 1 : 0;
+  for (const SegmentInfo& segment : segments) {
+    Sequence& sequence = sequences[segment.sequence];
+    sequence.position += segment.row_count;
+    auto& history = sequence.ngram_context;
+    const uint32_t fresh = std::min(segment.row_count, before);
+    std::move(history.begin() + fresh, history.end(), history.begin());
+    for (uint32_t i = 0; i < fresh; ++i)
+      history[before - fresh + i] = rows[segment.row_begin + segment.row_count - fresh + i].token;
+  }
+  return {};
+}
+
+Status CudaDevice::Impl::choose(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const SampleResult& result = results.span()[i];
+    RowChoice& choice =
+        choices.emplace_back(RowChoice{.row = wanted[i].row, .usable = result.usable != 0, .token = {}});
+    if (!choice.usable) continue;
+    if (!wanted[i].on_host) {
+      choice.token = sampled_token(result);
+      continue;
+    }
+    TRY_CUDA(cudaMemcpyAsync(host_logits.data(), device_logits + i * config.vocab,
+                             config.vocab * sizeof(float), cudaMemcpyDeviceToHost, stream));
+    TRY_CUDA(cudaStreamSynchronize(stream));
+    const SampleRequest& request = rows[wanted[i].row].sample;
+    choice.token = sampler.sample(host_logits.span(), *request.params, request.position, request.prompt,
+                                  request.generated);
+  }
+  return {};
+}
+
+void CudaDevice::Impl::count_uses(std::span<const DeviceRow> rows) {
+  const uint32_t used = config.experts_used;
+  uint64_t hits = 0, misses = 0, prompt_rows = 0;
+  for (const DeviceRow& row : rows) prompt_rows += row.is_prompt ? 1 : 0;
+  const uint16_t* id = host_ids.data();
+  for (uint32_t layer = 0; layer < config.layers; ++layer) {
+    const uint32_t* layer_places = places.with_boards().data() + std::size_t{layer} * places.experts_max();
+    for (const DeviceRow& row : rows) {
+      for (uint32_t k = 0; k < used; ++k, ++id) {
+        ++(layer_places[*id] == kMissing ? misses : hits);
+        count(row.is_prompt ? usage.prefill(layer, *id) : usage.decode(layer, *id), 1);
+      }
+    }
+  }
+  count(counters.hits, hits);
+  count(counters.misses, misses);
+  shm::UsageHeader& header = usage.header();
+  count(header.prefill_tokens, prompt_rows);
+  count(header.decode_tokens, rows.size() - prompt_rows);
+  // Release: whoever sees the window counted sees its uses and tokens.
+  header.windows.store(header.windows.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::create(const CudaDeviceOptions& options) {
+  auto impl = std::make_unique<Impl>(options);
+  TRY_OK(impl->allocate());
+  impl->registered = RegisteredExperts(*options.weights);
+  if (const std::string& refusal = impl->registered.refusal(); !refusal.empty())
+    obs::warn("device", "experts cannot be locked in memory, long prompts are read more slowly: {}", refusal);
+  TRY_OK(impl->make_forward());
+  return std::unique_ptr<CudaDevice>(new CudaDevice(std::move(impl)));
+}
+
+CudaDevice::CudaDevice(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+CudaDevice::~CudaDevice() {
+  if (impl_->stream == nullptr) return;
+  cudaStreamSynchronize(impl_->stream);
+  cudaEventDestroy(impl_->done);
+  cudaStreamDestroy(impl_->stream);
+}
+
+Result<SequenceId> CudaDevice::open_sequence() {
+  for (uint32_t index = 0; index < impl_->sequences.size(); ++index) {
+    Sequence& sequence = impl_->sequences[index];
+    if (sequence.open) continue;
+    for (const ClearedState& part : impl_->state.cleared)
+      TRY_CUDA(cudaMemsetAsync(part.base + index * part.bytes, 0, part.bytes, impl_->stream));
+    sequence.open = true;
+    sequence.position = 0;
+    std::ranges::fill(sequence.ngram_context, impl_->config.ngram_cut_token);
+    return SequenceId{index, ++sequence.generation};
+  }
+  return fail(Code::kResourceExhausted, "all {} sequences are running (engine.sequences)",
+              impl_->sequences.size());
+}
+
+void CudaDevice::close_sequence(SequenceId id) { impl_->sequence_of(id).open = false; }
+
+Status CudaDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) {
+  Impl& impl = *impl_;
+  choices.clear();
+  TRY_OK(impl.plan(rows));
+  if (rows.empty()) return {};
+  impl.say("looking up table rows");
+  impl.fill_rows(rows);
+  ++impl.windows;
+  TRY_OK(impl.at_boundary());
+  const bool small = rows.size() <= impl.options.graph_rows_max;
+  const bool marked = !small || impl.small_windows++ % kMarkEvery == 0;
+  impl.say("launching the window");
+  Status status = impl.launch(marked);
+  if (status.ok()) {
+    impl.say("the window runs, or waits for expert workers");
+    status = impl.await();
+  }
+  impl.options.workers->window_over();
+  TRY_OK(status);
+  TRY_OK(impl.advance(rows));
+  impl.say("sampling on the host");
+  TRY_OK(impl.choose(rows, choices));
+  impl.count_uses(rows);
+  if (marked) {
+    const StageSeconds seconds = impl.marks.seconds();
+    for (std::size_t i = 0; i < kStages; ++i) impl.stages[i] += seconds[i] * (small ? kMarkEvery : 1);
+  }
+  impl.say("idle");
+  return {};
+}
+
+StageSeconds CudaDevice::take_stages() { return std::exchange(impl_->stages, StageSeconds{}); }
+
+ArenaHandle CudaDevice::arena() const {
+  const MemoryPlan& plan = impl_->options.plan.memory;
+  ArenaHandle handle{.segment = {},
+                     .cuda_ipc = {},
+                     .bytes = impl_->arena.size(),
+                     .instance_id = 0,
+                     .slot_count = plan.slots,
+                     .slot_bytes = plan.slot_bytes};
+  cudaIpcMemHandle_t ipc;
+  if (cudaIpcGetMemHandle(&ipc, impl_->arena.data()) == cudaSuccess)
+    handle.cuda_ipc.assign(reinterpret_cast<const char*>(&ipc), sizeof(ipc));
+  return handle;
+}
+
+ResidentTable& CudaDevice::residents() { return *impl_->residents; }
+const shm::UsageBoard& CudaDevice::usage() const { return impl_->usage; }
+const DispatchCounters& CudaDevice::dispatch_counters() const { return impl_->counters; }
+
+std::string CudaDevice::activity() const {
+  return fmt::format("cuda device: {}", impl_->doing.load(std::memory_order_relaxed));
+}
+
+}  // namespace strata::gpu_worker::cuda

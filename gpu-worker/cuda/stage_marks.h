@@ -1,0 +1,34 @@
+#pragma once
+// Where the time of a window goes: a mark between two stages writes the device's clock. Marks are nodes of
+// their own, so only some windows have them, and speak for the others.
+
+#include <cuda_runtime.h>
+
+#include <vector>
+
+#include "gpu-worker/loop_counters.h"
+
+namespace strata::gpu_worker::cuda {
+
+class StageMarks {
+ public:
+  // Off: mark() does nothing. `times` has room for kMarksMax, in page-locked memory.
+  explicit StageMarks(uint64_t* times = nullptr) : times_(times) {}
+
+  static constexpr uint32_t marks_max(uint32_t layers) { return 16 * (layers + 1); }
+  void begin(cudaStream_t stream);
+  // What was given to the stream since the last mark belongs to the stage.
+  void mark(Stage stage, cudaStream_t stream);
+  // After the window: the seconds between the marks.
+  StageSeconds seconds() const;
+  bool on() const { return times_ != nullptr; }
+
+ private:
+  void write_time(cudaStream_t stream);
+
+  uint64_t* times_;
+  uint32_t count_ = 0;
+  std::vector<Stage> stages_;
+};
+
+}  // namespace strata::gpu_worker::cuda
