@@ -2,6 +2,7 @@
 // Causal convolutions per channel over the rows of a window and the history before it, as
 // model::HistoryTaps and append_history have them.
 
+#include "gpu-worker/cuda/device_code.cuh"
 #include "gpu-worker/cuda/device_types.h"
 #include "gpu-worker/cuda/math.cuh"
 

@@ -26,7 +26,7 @@ struct DeltaNetArgs {
   FloatRows beta;   // (rows, nv)
   // Results.
   float* heads = nullptr;  // out (rows, nv*s): what the output projection reads
-  Q8Rows heads_q8;         // out, the same in 8 bits; data == nullptr: not wanted
+  Q8Rows heads_q8 = {};    // out, the same in 8 bits; data == nullptr: not wanted
   // State of sequence i: S (nv, s, s), [head][key][value], at state + i * state_stride, and the convolution's
   // (taps - 1, channels), oldest first, at history + i * history_stride. Strides in floats.
   float* state = nullptr;

@@ -11,7 +11,7 @@ constexpr uint32_t kPiece = kWarp * kUnitValues;  // columns of a block; its fir
 
 // Block (pieces, rows).
 __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs args) {
-  __shared__ alignas(16) float values[kPiece];
+  alignas(16) __shared__ float values[kPiece];
   const uint32_t first = blockIdx.x * kPiece, hidden = args.table.cols;
   const uint32_t count = min(kPiece, hidden - first);
   const uint64_t row = blockIdx.y;

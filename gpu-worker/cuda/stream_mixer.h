@@ -32,12 +32,12 @@ struct StreamScratch {
 
 struct StreamReadArgs {
   StreamMixer mixer;
-  PendingAdd pending;        // done first, in place
+  PendingAdd pending = {};   // done first, in place
   float* streams = nullptr;  // (rows, C, H)
   StreamScratch scratch;
   float* inject = nullptr;  // out (rows, C), not pending.inject; unused when mixer.inject has no rows
   float* input = nullptr;   // out (rows, H): what the block reads
-  Q8Rows input_q8;          // out, the same in 8 bits; data == nullptr: not wanted
+  Q8Rows input_q8 = {};     // out, the same in 8 bits; data == nullptr: not wanted
   uint32_t rows = 0;
 };
 

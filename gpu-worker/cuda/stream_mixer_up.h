@@ -13,7 +13,7 @@ struct MixArgs {
   const float* mask = nullptr;    // (rows, C*H)
   uint32_t streams = 0, hidden = 0;
   float* out = nullptr;  // (rows, H)
-  Q8Rows q8;             // data == nullptr: not wanted
+  Q8Rows q8 = {};        // data == nullptr: not wanted
 };
 
 struct UpAndMixArgs {
