@@ -75,7 +75,11 @@ class GroupProducts {
     CHECK(launch_.source.x.data != nullptr, "activations lack the form that {} needs",
           gguf::tensor_type_info(like.type).name);
     launch_.type = like.type;
-    (of_floats ? launch_products_float : launch_products_q8)(launch_, stream_);
+    if (of_floats) {
+      launch_products_float(launch_, stream_);
+    } else {
+      launch_products_q8(launch_, stream_);
+    }
   }
 
  private:

@@ -10,13 +10,6 @@
 namespace strata::gpu_worker::cuda {
 namespace {
 
-bool has_tensor_cores() {
-  int device = 0, major = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  return major >= 8;
-}
-
 // A square of tiles costs about as much as its rows with 24 tokens in a window's kernel, however few of its
 // tokens there are; and it pays only when there are blocks for most multiprocessors (132 of an H200).
 constexpr uint32_t kWindowTokens = 32, kGroupTokens = 24;
@@ -58,14 +51,24 @@ void find_tile_ends(const HitList& hits, uint32_t side, uint32_t* tile_ends, cud
   launch(tile_ends_kernel, {.grid = dim3(1), .block = dim3(kWarp)}, stream, hits, side, tile_ends);
 }
 
-void launch_products_q8(const ProductLaunch& args, cudaStream_t stream) {
+bool has_tensor_cores() {
+  int device = 0, major = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  return major >= 8;
+}
+
+void launch_products_q8(const ProductLaunch& args, ProductPath path, bool tensor_cores, cudaStream_t stream) {
   const bool known = QuantizedFormats::dispatch(args.type, [&](auto format) {
     using F = decltype(format);
     CHECK(args.source.cols % F::kBlockValues == 0, "{} columns of type {}", args.source.cols,
           gguf::tensor_type_info(args.type).name);
-    launch_format<F>(args, path_of(args), has_tensor_cores(), stream);
+    launch_format<F>(args, path, tensor_cores, stream);
   });
   CHECK(known, "products with 8-bit activations of type {}", gguf::tensor_type_info(args.type).name);
+}
+void launch_products_q8(const ProductLaunch& args, cudaStream_t stream) {
+  launch_products_q8(args, path_of(args), has_tensor_cores(), stream);
 }
 
 void multiply_q8(std::span<const ProductJob> jobs, Q8Rows x, uint32_t rows, cudaStream_t stream) {

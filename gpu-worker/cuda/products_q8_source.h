@@ -47,13 +47,17 @@ void launch_products_q8(const ProductLaunch& launch, cudaStream_t stream);
 // The same for groups with weights of a float type and rows of floats in the place of source.x.
 void launch_products_float(const ProductLaunch& launch, cudaStream_t stream);
 
-// How the products of a launch are computed.
+// How the products of a launch are computed; launch_products_q8() above chooses. Without tensor cores only
+// below sm_80 (and in the emulation).
 enum class ProductPath : uint8_t {
   kWindow,      // products_q8_window.cuh
   kSmallTiles,  // products_q8_tile.cuh
   kLargeTiles,
 };
-// The part of launch_products_q8() that is compiled for each format.
+bool has_tensor_cores();
+void launch_products_q8(const ProductLaunch& launch, ProductPath path, bool tensor_cores,
+                        cudaStream_t stream);
+// The part of it that is compiled for each format.
 template <class F>
 void launch_format(const ProductLaunch& launch, ProductPath path, bool tensor_cores, cudaStream_t stream);
 
