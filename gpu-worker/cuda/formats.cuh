@@ -266,7 +266,9 @@ __device__ inline void load_weights(const uint8_t* block, int k, uint32_t (&w)[8
 template <class F>
 __device__ inline float dequantized(const uint8_t* block, int k, int i, int w) {
   const int group = F::kScaleGroup == 16 ? 2 * k + i / 16 : k;
-  const float value = F::factor(block, 2 * k + i / 16) * static_cast<float>(F::scale(block, group) * w);
+  // Factor and scale first: a zero gets the sign that it has on the host.
+  const float scaled = F::factor(block, 2 * k + i / 16) * static_cast<float>(F::scale(block, group));
+  const float value = scaled * static_cast<float>(w);
   if constexpr (!F::kMinimum) return value;
   return value + F::minimum_factor(block) * static_cast<float>(F::minimum(block, group));
 }
