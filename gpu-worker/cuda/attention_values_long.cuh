@@ -130,11 +130,11 @@ __global__ void __launch_bounds__(kLongWarps* kWarp)
       finish_value(args, row, split.first + h, part, part * kWarp + lane_index() < dim, out[h][0], inverse);
     } else {
 #pragma unroll
-      for (uint32_t half = 0; half < 2; ++half) {  // lane i gets value 32 * half + i
-        const int from = static_cast<int>(half * (kWarp / 2) + lane_index() / 2);
+      for (uint32_t pair_part = 0; pair_part < 2; ++pair_part) {  // lane i gets value 32 * pair_part + i
+        const int from = static_cast<int>(pair_part * (kWarp / 2) + lane_index() / 2);
         const float even = __shfl_sync(kAllLanes, out[h][0], from),
                     odd = __shfl_sync(kAllLanes, out[h][1], from);
-        finish_value(args, row, split.first + h, part + half, true, lane_index() % 2 == 0 ? even : odd,
+        finish_value(args, row, split.first + h, part + pair_part, true, lane_index() % 2 == 0 ? even : odd,
                      inverse);
       }
     }

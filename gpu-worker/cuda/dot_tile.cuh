@@ -9,7 +9,7 @@ inline constexpr uint32_t kTileKeys = 8;
 inline constexpr uint32_t kTileQueries = 4;
 
 // The trees of 32 sums side by side: v[n] is this thread's part (lanes l and l + 32 added) of sum n. In each
-// step a thread passes on the half of the sums that its partner keeps, so a sum costs one shuffle instead of
+// step a thread passes on those sums that its partner keeps, so a sum costs one shuffle instead of
 // five. Lane n gets sum n.
 __device__ inline float totals_of_lanes(float (&v)[kWarp]) {
 #pragma unroll
@@ -45,10 +45,10 @@ __device__ inline float dot_tile(uint32_t dim, Key key, Query query) {
   float keys[2][kTileKeys] = {};
   const auto fetch = [&](uint32_t i) {
 #pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) {
+    for (uint32_t side = 0; side < 2; ++side) {
 #pragma unroll
       for (uint32_t t = 0; t < kTileKeys; ++t) {
-        if (i + half * kWarp < dim) keys[half][t] = key(t, i + half * kWarp);
+        if (i + side * kWarp < dim) keys[side][t] = key(t, i + side * kWarp);
       }
     }
   };
@@ -57,9 +57,9 @@ __device__ inline float dot_tile(uint32_t dim, Key key, Query query) {
   for (; i < dim; i += 2 * kWarp) {
     float now[2][kTileKeys];
 #pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) {
+    for (uint32_t side = 0; side < 2; ++side) {
 #pragma unroll
-      for (uint32_t t = 0; t < kTileKeys; ++t) now[half][t] = keys[half][t];
+      for (uint32_t t = 0; t < kTileKeys; ++t) now[side][t] = keys[side][t];
     }
     fetch(i + 2 * kWarp);
     feed(low, now[0], i);
