@@ -13,13 +13,9 @@ constexpr uint32_t kManyRows = 64;
 void multiply(FloatJobs& jobs, FloatRows x, uint32_t rows, cudaStream_t stream) {
   if (rows == 0 || jobs.count == 0) return;
   for (uint32_t i = 0; i < jobs.count; ++i) {
-    FloatJob& job = jobs.jobs[i];
-    const DeviceMatrix& matrix = job.product.matrix;
+    const DeviceMatrix& matrix = jobs.jobs[i].product.matrix;
     CHECK(matrix.cols == jobs.jobs[0].product.matrix.cols, "{} and {} columns", matrix.cols,
           jobs.jobs[0].product.matrix.cols);
-    const gguf::TensorTypeInfo& info = gguf::tensor_type_info(matrix.type);
-    job.block_values = info.block_values;
-    job.block_bytes = info.block_bytes;
   }
   if (rows < kManyRows) {
     multiply_f32_few(jobs, x, rows, stream);
@@ -30,10 +26,19 @@ void multiply(FloatJobs& jobs, FloatRows x, uint32_t rows, cudaStream_t stream) 
 
 }  // namespace
 
+FloatJob float_job(const ProductJob& product, Finish finish) {
+  const gguf::TensorTypeInfo& info = gguf::tensor_type_info(product.matrix.type);
+  return {.product = product,
+          .block_values = info.block_values,
+          .block_bytes = info.block_bytes,
+          .finish = finish,
+          .shape = {}};
+}
+
 void multiply_f32(std::span<const ProductJob> products, FloatRows x, uint32_t rows, cudaStream_t stream) {
   CHECK(products.size() <= kProductJobsMax, "{} products", products.size());
   FloatJobs jobs;
-  for (const ProductJob& product : products) jobs.jobs[jobs.count++].product = product;
+  for (const ProductJob& product : products) jobs.jobs[jobs.count++] = float_job(product, Finish::kNone);
   multiply(jobs, x, rows, stream);
 }
 
@@ -42,11 +47,7 @@ void multiply_f32(std::span<const FinishedJob> products, float divisor, FloatRow
   CHECK(products.size() <= kProductJobsMax, "{} products", products.size());
   FloatJobs jobs;
   jobs.divisor = divisor;
-  for (const FinishedJob& finished : products) {
-    FloatJob& job = jobs.jobs[jobs.count++];
-    job.product = finished.product;
-    job.finish = finished.finish;
-  }
+  for (const FinishedJob& job : products) jobs.jobs[jobs.count++] = float_job(job.product, job.finish);
   multiply(jobs, x, rows, stream);
 }
 

@@ -7,12 +7,27 @@
 
 namespace strata::gpu_worker::cuda {
 
+// How a block goes through its weight rows where every row meets few rows of activations
+// (weight_stages.cuh).
+struct StageShape {
+  uint32_t rows_per_block = 1;
+  uint32_t chunk = 0;             // values of a row at a time
+  uint32_t weight_bytes = 0;      // of a chunk in shared memory, per row
+  uint32_t activation_bytes = 0;  // of a chunk's activations, before the weights; 0: they lie elsewhere
+  uint32_t converted_bytes = 0;   // room per row for values that are dequantized first
+
+  __host__ __device__ uint32_t stage_bytes() const {
+    return activation_bytes + rows_per_block * weight_bytes;
+  }
+};
+
 // The jobs of a launch; block b belongs to the last job with first_block <= b.
 struct FloatJob {
   ProductJob product;
   uint32_t block_values = 1, block_bytes = 0;  // of the matrix's type
   Finish finish = Finish::kNone;
   uint32_t first_block = 0;
+  StageShape shape;
 
   // Of a whole number of blocks.
   __host__ __device__ uint32_t weight_bytes(uint32_t values) const {
@@ -31,6 +46,8 @@ struct FloatJobs {
   }
 };
 
+// With block_values and block_bytes filled in.
+FloatJob float_job(const ProductJob& product, Finish finish);
 void multiply_f32_few(FloatJobs jobs, FloatRows x, uint32_t rows, cudaStream_t stream);
 void multiply_f32_many(FloatJobs jobs, FloatRows x, uint32_t rows, cudaStream_t stream);
 
