@@ -252,6 +252,8 @@ TEST(TwoProcesses, DISABLED_Other) {
   run_scale(static_cast<float*>(memory), 1000, 2, 0, stream);
   ASSERT_CUDA(cudaStreamSynchronize(stream));
   ASSERT_CUDA(cudaIpcCloseMemHandle(memory));
+  ASSERT_CUDA(cudaEventDestroy(event));
+  ASSERT_CUDA(cudaStreamDestroy(stream));
 }
 
 TEST(TwoProcesses, ShareMemoryAndEvents) {

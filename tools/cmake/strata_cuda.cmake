@@ -1,6 +1,7 @@
 # CUDA: the compiler, and the targets that are compiled for GPUs and for the emulation (gpu-worker/cuda/emulation/README.md).
 #
-# strata_cuda_sources(a.cc b.cu): the libraries of the device.
+# strata_cuda_library(NAME SOURCES a.cc b.cu DEPS strata_model CUDA_DEPS other): NAME for GPUs with STRATA_CUDA, NAME_emulated for tests;
+#   CUDA_DEPS are libraries made in this way.
 # strata_cuda_test(NAME SOURCES a_test.cc DEPS strata_model [TIMEOUT 300]): NAME runs on the emulation (label unit); with STRATA_CUDA also
 #   NAME_gpu on the GPU (label gpu), skipped with a reason where there is none.
 # strata_cuda_benchmark(NAME SOURCES a_bench.cc DEPS ...): on the GPU, with STRATA_CUDA and STRATA_BUILD_BENCHMARKS.
@@ -14,16 +15,15 @@ if(STRATA_CUDA)
     set(CMAKE_CUDA_COMPILER ${STRATA_NVCC})
   endif()
   enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has C++20
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
   find_package(CUDAToolkit REQUIRED)
-  set(CMAKE_CUDA_STANDARD 20)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-  set(CMAKE_CUDA_EXTENSIONS OFF)
   # The numbers contract (docs/numerics.md), as far as a GPU's defaults differ from it.
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-prec-div=true;-prec-sqrt=true;-ftz=false>")
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-ffp-contract=off>")
 endif()
-
-set(STRATA_CUDA_DEPS strata_model strata_expert Threads::Threads)
 
 # The emulation compiles x.cu as C++ through a file that includes it, because CMake knows one language for each file of a folder.
 function(strata_emulated_sources result)
@@ -42,14 +42,16 @@ function(strata_emulated_sources result)
   set(${result} ${sources} PARENT_SCOPE)
 endfunction()
 
-function(strata_cuda_sources)
+function(strata_cuda_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS;CUDA_DEPS")
   if(STRATA_BUILD_TESTS)
-    strata_emulated_sources(emulated ${ARGN})
-    strata_library(strata_cuda_emulated SOURCES ${emulated} DEPS strata_cuda_emulation ${STRATA_CUDA_DEPS})
+    strata_emulated_sources(emulated ${arg_SOURCES})
+    list(TRANSFORM arg_CUDA_DEPS APPEND _emulated OUTPUT_VARIABLE emulated_deps)
+    strata_library(${name}_emulated SOURCES ${emulated} DEPS strata_cuda_emulation ${emulated_deps} ${arg_DEPS})
   endif()
   if(STRATA_CUDA)
-    strata_library(strata_cuda SOURCES ${ARGN} DEPS CUDA::cudart_static ${STRATA_CUDA_DEPS})
-    if(STRATA_BUILD_TESTS)
+    strata_library(${name} SOURCES ${arg_SOURCES} DEPS CUDA::cudart_static ${arg_CUDA_DEPS} ${arg_DEPS})
+    if(STRATA_BUILD_TESTS AND NOT TARGET strata_cuda_tests)
       add_custom_target(strata_cuda_tests)
     endif()
   endif()
@@ -59,14 +61,18 @@ function(strata_cuda_test name)
   if(NOT STRATA_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;DEPS;CUDA_DEPS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
+  if(NOT arg_CUDA_DEPS)
+    set(arg_CUDA_DEPS strata_cuda)
+  endif()
+  list(TRANSFORM arg_CUDA_DEPS APPEND _emulated OUTPUT_VARIABLE emulated_deps)
   strata_emulated_sources(emulated ${arg_SOURCES})
-  strata_test(${name} SOURCES ${emulated} DEPS strata_cuda_emulated ${arg_DEPS} TIMEOUT ${arg_TIMEOUT})
+  strata_test(${name} SOURCES ${emulated} DEPS ${emulated_deps} ${arg_DEPS} TIMEOUT ${arg_TIMEOUT})
   if(STRATA_CUDA)
-    strata_test(${name}_gpu SOURCES ${arg_SOURCES} ${CMAKE_SOURCE_DIR}/gpu-worker/cuda/gpu_test_main.cc DEPS strata_cuda ${arg_DEPS} LABELS gpu TIMEOUT ${arg_TIMEOUT})
+    strata_test(${name}_gpu SOURCES ${arg_SOURCES} ${CMAKE_SOURCE_DIR}/gpu-worker/cuda/gpu_test_main.cc DEPS ${arg_CUDA_DEPS} ${arg_DEPS} LABELS gpu TIMEOUT ${arg_TIMEOUT})
     set_tests_properties(${name}_gpu PROPERTIES SKIP_RETURN_CODE 77 RUN_SERIAL TRUE)
     add_dependencies(strata_cuda_tests ${name}_gpu)
   endif()
