@@ -3,6 +3,7 @@
 #include "gpu-worker/cuda/launch.h"
 #include "gpu-worker/cuda/products_f32.h"
 #include "gpu-worker/cuda/reductions.cuh"
+#include "gpu-worker/cuda/stream_mixer_down.h"
 #include "gpu-worker/cuda/stream_mixer_mix.cuh"
 #include "gpu-worker/cuda/stream_mixer_up.h"
 #include "services/base/check.h"
@@ -54,12 +55,32 @@ __global__ void __launch_bounds__(kThreads)
     normed_rows[at + j] = normed(values[j], scale, g[j]);
 }
 
-// Block (columns / kThreads, rows): a[j] from the masks before their sigmoid.
-__global__ void __launch_bounds__(kThreads) mix_kernel(MixArgs args) {
+// Block (columns / kThreads, rows): a[j] from the masks (rows, C*H) before their sigmoid.
+__global__ void __launch_bounds__(kThreads)
+    mix_kernel(MixArgs args, const float* masks, const float* normed) {
   const uint32_t j = blockIdx.x * kThreads + threadIdx.x;
-  const uint64_t row = blockIdx.y, wide = row * args.streams * args.hidden;
-  const uint32_t at = min(j, args.hidden - 1);
-  mix_column(args, row, j, [&](uint32_t c) { return args.mask[wide + uint64_t{c} * args.hidden + at]; });
+  const uint64_t row = blockIdx.y, first = row * args.streams * args.hidden + min(j, args.hidden - 1);
+  mix_column(
+      args, row, j, [&](uint32_t c) { return masks[first + uint64_t{c} * args.hidden]; },
+      [&](uint32_t c) { return normed[first + uint64_t{c} * args.hidden]; });
+}
+
+// The first half in two launches, for any shape: low, inject and the normed streams.
+void add_norm_and_down(const StreamReadArgs& args, cudaStream_t stream) {
+  const StreamMixer& mixer = args.mixer;
+  const uint32_t rank = mixer.down.rows;
+  launch(add_and_norm_kernel,
+         {.grid = dim3(mixer.streams, args.rows),
+          .block = kThreads,
+          .shared_bytes = mixer.hidden * sizeof(float)},
+         stream, args.pending, args.streams, mixer.norm, mixer.eps, mixer.hidden, args.scratch.normed);
+  const FinishedJob products[] = {
+      {.product = {.matrix = mixer.down, .out = args.scratch.low, .out_stride = rank},
+       .finish = Finish::kLow},
+      {.product = {.matrix = mixer.inject, .out = args.inject, .out_stride = mixer.streams},
+       .finish = Finish::kInject}};
+  multiply_f32(std::span(products, mixer.inject.rows > 0 ? 2 : 1), static_cast<float>(mixer.streams),
+               {args.scratch.normed, uint64_t{mixer.streams} * mixer.hidden}, args.rows, stream);
 }
 
 }  // namespace
@@ -81,31 +102,29 @@ void read_streams(const StreamReadArgs& args, cudaStream_t stream) {
   CHECK(mixer.inject.rows == 0 || (args.inject != nullptr && args.inject != args.pending.inject));
   CHECK(args.input_q8.data == nullptr || (mixer.hidden % kWarp == 0 && args.input_q8.cols == mixer.hidden));
 
-  launch(add_and_norm_kernel,
-         {.grid = dim3(mixer.streams, args.rows),
-          .block = kThreads,
-          .shared_bytes = mixer.hidden * sizeof(float)},
-         stream, args.pending, args.streams, mixer.norm, mixer.eps, mixer.hidden, args.scratch.normed);
-
-  const FinishedJob products[] = {
-      {.product = {.matrix = mixer.down, .out = args.scratch.low, .out_stride = rank},
-       .finish = Finish::kLow},
-      {.product = {.matrix = mixer.inject, .out = args.inject, .out_stride = mixer.streams},
-       .finish = Finish::kInject}};
-  multiply_f32(std::span(products, mixer.inject.rows > 0 ? 2 : 1), static_cast<float>(mixer.streams),
-               {args.scratch.normed, wide}, args.rows, stream);
-
-  MixArgs mix = {.normed = args.scratch.normed,
-                 .mask = args.scratch.mask,
-                 .streams = mixer.streams,
-                 .hidden = mixer.hidden,
-                 .out = args.input,
-                 .q8 = args.input_q8};
-  if (up_and_mix({.up = mixer.up, .low = args.scratch.low, .mix = mix, .rows = args.rows}, stream)) return;
-  const ProductJob up = {.matrix = mixer.up, .out = args.scratch.mask, .out_stride = wide};
-  multiply_f32(std::span(&up, 1), {args.scratch.low, rank}, args.rows, stream);
+  const MixArgs mix = {
+      .streams = mixer.streams, .hidden = mixer.hidden, .out = args.input, .q8 = args.input_q8};
+  UpAndMixArgs up = {.up = mixer.up,
+                     .low = args.scratch.low,
+                     .inputs = {.normed = args.scratch.normed},
+                     .mix = mix,
+                     .rows = args.rows};
+  if (can_up_and_mix(mixer.up, mixer.streams, args.rows)) {
+    float* scales = args.scratch.normed;  // the normed streams themselves are not written then
+    if (norm_and_down(args, scales, stream)) {
+      up.inputs = {.streams = args.streams, .pending = args.pending, .scales = scales, .norm = mixer.norm};
+    } else {
+      add_norm_and_down(args, stream);
+    }
+    up_and_mix(up, stream);
+    return;
+  }
+  add_norm_and_down(args, stream);
+  const ProductJob product = {.matrix = mixer.up, .out = args.scratch.mask, .out_stride = wide};
+  multiply_f32(std::span(&product, 1), {args.scratch.low, rank}, args.rows, stream);
   launch(mix_kernel, {.grid = dim3((mixer.hidden + kThreads - 1) / kThreads, args.rows), .block = kThreads},
-         stream, mix);
+         stream, mix, static_cast<const float*>(args.scratch.mask),
+         static_cast<const float*>(args.scratch.normed));
 }
 
 namespace {

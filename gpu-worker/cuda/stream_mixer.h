@@ -41,8 +41,8 @@ struct StreamReadArgs {
   uint32_t rows = 0;
 };
 
-// Three launches for few rows: add and norm, down and inject, up and mix.
-// Moves the weights once (7.05 MB in Q8_0 for the real shape) beside rows * C*H * 16 bytes.
+// Two launches for one or two rows (add, norm, down and inject; up and mix), three for few rows, four for
+// many. Moves the weights once (7.05 MB in Q8_0 for the real shape) beside rows * C*H * 16 bytes.
 void read_streams(const StreamReadArgs& args, cudaStream_t stream);
 
 // The pending add alone: before the n-gram layer, and wherever the streams are looked at.

@@ -96,10 +96,12 @@ void expect_reads(const Shape& shape) {
 }
 
 TEST(StreamMixer, RowsOfAWindow) {
-  for (const uint32_t rows : {1u, 2u, 5u, 8u, 9u, 70u}) expect_reads({.rows = rows});
+  for (const uint32_t rows : {1u, 2u, 3u, 5u, 8u, 9u, 70u}) expect_reads({.rows = rows});
 }
 
-TEST(StreamMixer, TheRealShape) { expect_reads({.hidden = 2560, .rank = 320}); }
+TEST(StreamMixer, TheRealShape) { expect_reads({.hidden = 2560, .rank = 320, .inject = TensorType::kQ8_0}); }
+
+TEST(StreamMixer, StreamsWiderThanABlocksThreads) { expect_reads({.hidden = 2592, .rank = 64, .rows = 2}); }
 
 TEST(StreamMixer, TypesThatAreReadDirectlyAndOthers) {
   for (const TensorType type :
@@ -128,6 +130,12 @@ TEST(StreamMixer, OtherShapes) {
                 .rank = 33,
                 .down = TensorType::kF16,
                 .up = TensorType::kF32,
+                .want_q8 = false});
+  expect_reads({.streams = 6,
+                .hidden = 33,
+                .rank = 64,
+                .down = TensorType::kF16,
+                .inject = TensorType::kF16,
                 .want_q8 = false});
   expect_reads({.hidden = 64, .rank = 512, .up = TensorType::kF32});
 }

@@ -5,7 +5,7 @@
 #include "gpu-worker/cuda/reductions.cuh"
 #include "gpu-worker/cuda/stream_mixer_mix.cuh"
 #include "gpu-worker/cuda/weight_readers.cuh"
-#include "services/gguf/tensor_type.h"
+#include "services/base/check.h"
 
 namespace strata::gpu_worker::cuda {
 namespace {
@@ -18,15 +18,35 @@ constexpr uint32_t kRowsAtOnce = 4;  // dot products of a warp side by side
 constexpr uint32_t kRowsMax = 8;
 
 // What a block keeps in shared memory: the weights of its columns, stream by stream as they lie in the file
-// (from the last multiple of 16 bytes before them), the row's low values, the masks.
+// (from the last multiple of 16 bytes before them), the row's low values, masks and normed streams.
 struct UpShape {
-  uint32_t piece_bytes = 0;  // of one stream's rows
-  uint32_t low_bytes = 0;
+  uint64_t piece_bytes;  // of one stream's rows
+  uint64_t low_bytes;
+  uint32_t streams;
 
-  __host__ __device__ uint32_t low_at(uint32_t streams) const { return streams * piece_bytes; }
-  __host__ __device__ uint32_t masks_at(uint32_t streams) const { return low_at(streams) + low_bytes; }
-  uint32_t bytes(uint32_t streams) const { return masks_at(streams) + streams * kColumns * 4; }
+  UpShape(const DeviceMatrix& up, uint32_t streams_in)
+      : piece_bytes((kColumns * up.row_bytes + 15 + 15) / 16 * 16),
+        low_bytes((uint64_t{up.cols} * 4 + 15) / 16 * 16),
+        streams(streams_in) {}
+  __host__ __device__ uint64_t low_at() const { return streams * piece_bytes; }
+  __host__ __device__ uint64_t masks_at() const { return low_at() + low_bytes; }
+  __host__ __device__ uint64_t normed_at() const { return masks_at() + streams * kColumns * sizeof(float); }
+  uint64_t bytes() const { return normed_at() + streams * kColumns * sizeof(float); }
 };
+
+// Value j of stream c, normed; adds what is pending on the way.
+__device__ inline float normed_value(const NormedStreams& inputs, const MixArgs& mix, uint64_t row,
+                                     uint32_t c, uint32_t j) {
+  const uint32_t in_row = c * mix.hidden + j;
+  const uint64_t at = row * mix.streams * mix.hidden + in_row;
+  if (inputs.normed != nullptr) return inputs.normed[at];
+  float x = inputs.streams[at];
+  if (inputs.pending.output != nullptr) {
+    x = fmaf(inputs.pending.inject[row * mix.streams + c], inputs.pending.output[row * mix.hidden + j], x);
+    inputs.streams[at] = x;
+  }
+  return normed(x, inputs.scales[row * mix.streams + c], inputs.norm[in_row]);
+}
 
 // Masks of kRowsAtOnce columns of one stream, by a warp.
 template <class Reader>
@@ -60,8 +80,9 @@ template <class Reader>
 __global__ void __launch_bounds__(kThreads) up_kernel(UpAndMixArgs args, UpShape shape) {
   auto* shared = dynamic_shared<std::byte>();
   const uint32_t streams = args.mix.streams, hidden = args.mix.hidden, rank = args.up.cols;
-  float* low = reinterpret_cast<float*>(shared + shape.low_at(streams));
-  float* masks = reinterpret_cast<float*>(shared + shape.masks_at(streams));  // (C, kColumns)
+  float* low = reinterpret_cast<float*>(shared + shape.low_at());
+  float* masks = reinterpret_cast<float*>(shared + shape.masks_at());    // (C, kColumns)
+  float* normed = reinterpret_cast<float*>(shared + shape.normed_at());  // (C, kColumns)
   const uint32_t first = blockIdx.x * kColumns, columns = min(kColumns, hidden - first);
   const uint64_t row = blockIdx.y;
 
@@ -79,6 +100,10 @@ __global__ void __launch_bounds__(kThreads) up_kernel(UpAndMixArgs args, UpShape
   }
   for (uint32_t i = threadIdx.x; i < rank; i += kThreads) low[i] = args.low[row * rank + i];
   copies_commit();
+  for (uint32_t i = threadIdx.x; i < streams * kColumns; i += kThreads) {
+    const uint32_t c = i / kColumns, j = i % kColumns;
+    if (j < columns) normed[i] = normed_value(args.inputs, args.mix, row, c, first + j);
+  }
   copies_wait<0>();
   __syncthreads();
 
@@ -94,43 +119,39 @@ __global__ void __launch_bounds__(kThreads) up_kernel(UpAndMixArgs args, UpShape
   }
   __syncthreads();
   if (warp_index() == 0) {
-    mix_column(args.mix, row, first + lane_index(),
-               [&](uint32_t c) { return masks[c * kColumns + lane_index()]; });
+    mix_column(
+        args.mix, row, first + lane_index(), [&](uint32_t c) { return masks[c * kColumns + lane_index()]; },
+        [&](uint32_t c) { return normed[c * kColumns + lane_index()]; });
   }
 }
 
 template <class Reader>
-void launch_up(const UpAndMixArgs& args, const UpShape& shape, cudaStream_t stream) {
+void launch_up(const UpAndMixArgs& args, cudaStream_t stream) {
+  const UpShape shape(args.up, args.mix.streams);
   launch(up_kernel<Reader>,
          {.grid = dim3((args.mix.hidden + kColumns - 1) / kColumns, args.rows),
           .block = kThreads,
-          .shared_bytes = shape.bytes(args.mix.streams)},
+          .shared_bytes = shape.bytes()},
          stream, args, shape);
 }
 
 }  // namespace
 
-bool up_and_mix(const UpAndMixArgs& args, cudaStream_t stream) {
-  const uint64_t piece_bytes = (kColumns * args.up.row_bytes + 15 + 15) / 16 * 16;
-  if (args.rows > kRowsMax || piece_bytes * args.mix.streams > shared_bytes_max()) return false;
-  const UpShape shape = {.piece_bytes = static_cast<uint32_t>(piece_bytes),
-                         .low_bytes = (args.up.cols * 4 + 15) / 16 * 16};
-  if (shape.bytes(args.mix.streams) > shared_bytes_max()) return false;
+bool can_up_and_mix(const DeviceMatrix& up, uint32_t streams, uint32_t rows) {
+  return rows <= kRowsMax && has_direct_reader(up.type) && UpShape(up, streams).bytes() <= shared_bytes_max();
+}
+
+void up_and_mix(const UpAndMixArgs& args, cudaStream_t stream) {
+  CHECK(can_up_and_mix(args.up, args.mix.streams, args.rows));
   switch (args.up.type) {
     case TensorType::kF32:
-      launch_up<FloatReader<F32>>(args, shape, stream);
-      return true;
+      return launch_up<FloatReader<F32>>(args, stream);
     case TensorType::kF16:
-      launch_up<FloatReader<F16>>(args, shape, stream);
-      return true;
+      return launch_up<FloatReader<F16>>(args, stream);
     case TensorType::kBF16:
-      launch_up<FloatReader<BF16>>(args, shape, stream);
-      return true;
-    case TensorType::kQ8_0:
-      launch_up<Q8Reader>(args, shape, stream);
-      return true;
+      return launch_up<FloatReader<BF16>>(args, stream);
     default:
-      return false;
+      return launch_up<Q8Reader>(args, stream);
   }
 }
 
