@@ -15,7 +15,7 @@ template <class F>
 __global__ void float_rows_kernel(const ProductSource source, uint32_t rows) {
   const uint32_t index = blockIdx.x * kWarps + warp_index(), group = index / rows;
   if (group >= source.hits.counts->groups) return;
-  const ProductTile tile = find_tile(source, group, index - group * rows, 1);
+  const ProductTile tile = find_tile<1>(source, group, index - group * rows);
   for (uint32_t t = 0; t < tile.tokens; ++t) {
     const auto* x = reinterpret_cast<const float*>(tile.x_row(t));
     const float dot = sum_in_lanes(source.cols, [&](uint32_t i, float lane) {
@@ -28,7 +28,7 @@ __global__ void float_rows_kernel(const ProductSource source, uint32_t rows) {
 }  // namespace
 
 void launch_products_float(const ProductLaunch& args, cudaStream_t stream) {
-  const uint32_t rows = tiles_of(args.source, 1);
+  const uint32_t rows = tiles_of<1>(args.source);
   const uint64_t warps = uint64_t{rows} * args.groups_max;
   const bool known = FloatFormats::dispatch(args.type, [&](auto format) {
     launch(

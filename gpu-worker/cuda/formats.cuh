@@ -5,6 +5,8 @@
 //
 //   raw(block, k, w)       the 32 integers of unit k in their order, as bytes, kOffset more than the weights;
 //                          signed if kOffset is 0
+//   columns(block, k, w)   if kHasColumns: the same in the order in which they are cheaper. w[c], w[4 + c]
+//                          (c = 0..3) hold values c, c + 4, c + 8, c + 12 of the first and last 16
 //   factor(block, half)    d_w of half a unit: half = 2 k or 2 k + 1 (they differ for kFactorPer16 only)
 //   kScaleGroup            0, or how many values (16 or 32) share the integer scale(block, group)
 //   kMinimum               whether there is a minimum: minimum_factor(block), which is added (so negative
@@ -23,6 +25,7 @@ struct QuantizedFormat {
   static constexpr int kUnits = values / 32;
   static constexpr int kAlign = bytes % 4 == 0 ? 4 : bytes % 2 == 0 ? 2 : 1;
   static constexpr int kOffset = 0;
+  static constexpr bool kHasColumns = false;
   static constexpr int kScaleGroup = 0;
   static constexpr bool kFactorPer16 = false;
   static constexpr bool kMinimum = false;
@@ -102,22 +105,16 @@ struct MXFP4 : QuantizedFormat<TensorType::kMXFP4, 32, 17> {
 
 struct Q2_0 : QuantizedFormat<TensorType::kQ2_0, 64, 18> {
   static constexpr int kOffset = 1;
-  __device__ static void raw(const uint8_t* b, int k, uint32_t (&w)[8]) {
+  static constexpr bool kHasColumns = true;
+  __device__ static void columns(const uint8_t* b, int k, uint32_t (&w)[8]) {
     uint32_t packed[2];
     load_words<kAlign>(b + 2 + 8 * k, packed);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      // Column c holds values c, c + 4, c + 8, c + 12 of 16; turned around they are in order.
-      const uint32_t p = packed[half];
-      const uint32_t c0 = p & 0x03030303u, c1 = p >> 2 & 0x03030303u;
-      const uint32_t c2 = p >> 4 & 0x03030303u, c3 = p >> 6 & 0x03030303u;
-      const uint32_t low01 = __byte_perm(c0, c1, 0x5140), high01 = __byte_perm(c0, c1, 0x7362);
-      const uint32_t low23 = __byte_perm(c2, c3, 0x5140), high23 = __byte_perm(c2, c3, 0x7362);
-      w[4 * half] = __byte_perm(low01, low23, 0x5410);
-      w[4 * half + 1] = __byte_perm(low01, low23, 0x7632);
-      w[4 * half + 2] = __byte_perm(high01, high23, 0x5410);
-      w[4 * half + 3] = __byte_perm(high01, high23, 0x7632);
-    }
+    for (int j = 0; j < 8; ++j) w[j] = packed[j / 4] >> (2 * (j % 4)) & 0x03030303u;
+  }
+  __device__ static void raw(const uint8_t* b, int k, uint32_t (&w)[8]) {
+    columns(b, k, w);
+    turn_columns(w);
   }
 };
 struct NVFP4 : QuantizedFormat<TensorType::kNVFP4, 64, 36> {

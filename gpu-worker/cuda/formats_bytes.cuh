@@ -35,7 +35,7 @@ __device__ inline uint32_t load_word(const uint8_t* p) {
 }
 __device__ inline uint32_t load_half_word(const uint8_t* p) { return *reinterpret_cast<const uint16_t*>(p); }
 __device__ inline float load_half(const uint8_t* p) {
-  return half_to_float(static_cast<uint16_t>(load_half_word(p)));
+  return __half2float(__ushort_as_half(static_cast<uint16_t>(load_half_word(p))));
 }
 
 // Bits n, n + 1, n + 2, n + 3 of x -> the lowest bit of each byte.
@@ -76,6 +76,21 @@ using Iq4Table = NibbleTable<four_bytes(-127, -104, -83, -65), four_bytes(-49, -
                              four_bytes(1, 13, 25, 38), four_bytes(53, 69, 89, 113)>;
 using Fp4Table = NibbleTable<four_bytes(0, 1, 2, 3), four_bytes(4, 6, 8, 12), four_bytes(0, -1, -2, -3),
                              four_bytes(-4, -6, -8, -12)>;
+
+// Byte j of word i -> byte i of word j.
+__device__ inline void transpose_bytes(uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {
+  const uint32_t first_ab = __byte_perm(a, b, 0x5140), last_ab = __byte_perm(a, b, 0x7362);
+  const uint32_t first_cd = __byte_perm(c, d, 0x5140), last_cd = __byte_perm(c, d, 0x7362);
+  a = __byte_perm(first_ab, first_cd, 0x5410);
+  b = __byte_perm(first_ab, first_cd, 0x7632);
+  c = __byte_perm(last_ab, last_cd, 0x5410);
+  d = __byte_perm(last_ab, last_cd, 0x7632);
+}
+// Between values in their order and the columns of formats.cuh, both ways.
+__device__ inline void turn_columns(uint32_t (&w)[8]) {
+  transpose_bytes(w[0], w[1], w[2], w[3]);
+  transpose_bytes(w[4], w[5], w[6], w[7]);
+}
 
 // The four bytes of w, none of them 0, negated where `negative` has a 1 in their lowest bit.
 __device__ inline uint32_t negate_bytes(uint32_t w, uint32_t negative) {

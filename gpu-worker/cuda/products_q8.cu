@@ -15,18 +15,19 @@ namespace {
 constexpr uint32_t kWindowTokens = 32, kGroupTokens = 24;
 constexpr uint64_t kBlocksMin = 100, kLargeBlocksMin = 200;
 
+template <uint32_t kSide>
+uint64_t blocks(const ProductLaunch& launch) {
+  return uint64_t{tiles_of<kSide>(launch.source)} * ((launch.tokens_max + kSide - 1) / kSide);
+}
+
 ProductPath path_of(const ProductLaunch& launch) {
-  const auto blocks = [&](uint64_t side) {
-    const uint64_t token_tiles = (launch.tokens_max + side - 1) / side;
-    return tiles_of(launch.source, static_cast<uint32_t>(side)) * token_tiles;
-  };
   if (launch.source.hits.counts != nullptr) {
     return launch.pairs_max > uint64_t{kGroupTokens} * launch.groups_max ? ProductPath::kSmallTiles
                                                                          : ProductPath::kWindow;
   }
   if (launch.tokens_max <= kWindowTokens) return ProductPath::kWindow;
-  if (launch.tokens_max <= 128 && blocks(64) < kBlocksMin) return ProductPath::kWindow;
-  return blocks(128) < kLargeBlocksMin ? ProductPath::kSmallTiles : ProductPath::kLargeTiles;
+  if (launch.tokens_max <= 128 && blocks<64>(launch) < kBlocksMin) return ProductPath::kWindow;
+  return blocks<128>(launch) < kLargeBlocksMin ? ProductPath::kSmallTiles : ProductPath::kLargeTiles;
 }
 
 // One warp, 32 groups at a time.

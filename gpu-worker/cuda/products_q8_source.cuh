@@ -36,29 +36,32 @@ __device__ inline uint32_t bytes_before(const void* p) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(p)) & 15;
 }
 
-// The tiles of `tile_rows` rows of one group, matrix by matrix.
-__host__ __device__ inline uint32_t tiles_of(const ProductSource& source, uint32_t tile_rows) {
+// The number of tiles of kRows rows that a group has.
+template <uint32_t kRows>
+uint32_t tiles_of(const ProductSource& source) {
   uint32_t tiles = 0;
-  for (uint32_t i = 0; i < source.matrix_count; ++i)
-    tiles += (source.matrices[i].rows + tile_rows - 1) / tile_rows;
+  for (uint32_t i = 0; i < source.matrix_count; ++i) tiles += (source.matrices[i].rows + kRows - 1) / kRows;
   return tiles;
 }
 
-// Tile `index` (of tiles_of()) of group `group`, which exists.
-__device__ inline ProductTile find_tile(const ProductSource& source, uint32_t group, uint32_t index,
-                                        uint32_t tile_rows) {
+// Tile `index` (of tiles_of()) of group `group`, matrix by matrix. The group is among groups_max; if it does
+// not exist, what is found means nothing.
+template <uint32_t kRows>
+__device__ inline ProductTile find_tile(const ProductSource& source, uint32_t group, uint32_t index) {
+  HitGroup hit;
+  if (source.hits.counts != nullptr) hit = source.hits.groups[group];
   uint32_t m = 0;
   for (; m + 1 < source.matrix_count; ++m) {
-    const uint32_t tiles = (source.matrices[m].rows + tile_rows - 1) / tile_rows;
+    const uint32_t tiles = (source.matrices[m].rows + kRows - 1) / kRows;
     if (index < tiles) break;
     index -= tiles;
   }
   const SourceMatrix& matrix = source.matrices[m];
-  const uint32_t row = index * tile_rows;
+  const uint32_t row = index * kRows;
 
   ProductTile tile;
   tile.row_bytes = matrix.row_bytes;
-  tile.row_count = matrix.rows - row < tile_rows ? matrix.rows - row : tile_rows;
+  tile.row_count = matrix.rows - row < kRows ? matrix.rows - row : kRows;
   tile.units = source.cols / 32;
   tile.x = source.x.data;
   tile.x_stride = source.x.stride;
@@ -69,7 +72,6 @@ __device__ inline ProductTile find_tile(const ProductSource& source, uint32_t gr
     tile.scale = matrix.scale;
     tile.tokens = source.tokens;
   } else {
-    const HitGroup hit = source.hits.groups[group];
     data = hit.record + matrix.offset;
     if (matrix.scales != nullptr) tile.scale = matrix.scales[hit.expert];
     tile.tokens = hit.count;

@@ -218,7 +218,7 @@ class TileProduct {
 #pragma unroll
     for (int i = 0; i < kDots; ++i) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) sums[i][e] = static_cast<int>(kRoundToIntegerBits);
+      for (int e = 0; e < 4; ++e) sums[i][e] = kSumBegin;
     }
     if constexpr (kTensorCores && kDots == 1) {
       mma_s8_k32(sums[0], rows.a, b);
@@ -238,8 +238,7 @@ class TileProduct {
 #pragma unroll
     for (int i = 0; i < kDots; ++i) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        dots[i][e] = float_of_bits(static_cast<uint32_t>(sums[i][e])) - kRoundToInteger;
+      for (int e = 0; e < 4; ++e) dots[i][e] = float_of_sum(sums[i][e]);
     }
   }
 
@@ -363,7 +362,7 @@ __global__ __launch_bounds__(kTileThreads, 2) void tile_kernel(const ProductSour
       if (groups == 0 || token_tile >= tile_ends[groups - 1]) return;
       group = find_group(groups, tile_ends, token_tile);
     }
-    const ProductTile tile = find_tile(source, group, blockIdx.x % row_tiles, S::kSide);
+    const ProductTile tile = find_tile<S::kSide>(source, group, blockIdx.x % row_tiles);
     TileProduct<F, S, kTensorCores>(tile, token_tile * S::kSide, *dynamic_shared<TileMemory<F, S>>())
         .compute();
   }
@@ -374,7 +373,7 @@ void find_tile_ends(const HitList& hits, uint32_t side, uint32_t* tile_ends, cud
 
 template <class F, class S, bool kTensorCores>
 void launch_tiles(const ProductLaunch& args, cudaStream_t stream) {
-  const uint32_t row_tiles = tiles_of(args.source, S::kSide);
+  const uint32_t row_tiles = tiles_of<S::kSide>(args.source);
   uint64_t token_tiles = (args.source.tokens + S::kSide - 1) / S::kSide;
   if (args.source.hits.counts != nullptr) {
     token_tiles = args.pairs_max / S::kSide + args.groups_max;

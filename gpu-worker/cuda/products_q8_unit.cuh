@@ -17,7 +17,7 @@ struct UnitShape {
 
 template <class F>
 struct WeightUnit {
-  uint32_t w[8];  // as F::raw gives them
+  uint32_t w[8];  // as F::raw gives them, or F::columns
   float factor[UnitShape<F>::kFactors];
   int scale[UnitShape<F>::kGroups];
   float minimum_factor;
@@ -25,6 +25,10 @@ struct WeightUnit {
 
   __device__ void load(const uint8_t* block, int k) {
     F::raw(block, k, w);
+    load_scales(block, k);
+  }
+  __device__ void load_columns(const uint8_t* block, int k) {
+    F::columns(block, k, w);
     load_scales(block, k);
   }
   __device__ void load_scales(const uint8_t* block, int k) {
@@ -70,6 +74,13 @@ __device__ inline int dot_half(const uint32_t (&w)[8], const uint32_t (&q)[8], i
   return sum;
 }
 
+// Conversions of integers are slow. A sum that begins at these bits, those of 1.5 * 2^23, becomes a float by
+// a subtraction, exactly, while the sum itself is below 2^22; dot products of 32 bytes are.
+inline constexpr int kSumBegin = static_cast<int>(kRoundToIntegerBits);
+__device__ inline float float_of_sum(int sum) {
+  return float_of_bits(static_cast<uint32_t>(sum)) - kRoundToInteger;
+}
+
 // first_sum is x.first_sum() where the format needs it: groups of 16 with an offset or a minimum.
 template <class F>
 inline constexpr bool kNeedsFirstSum = F::kScaleGroup == 16 && (F::kOffset != 0 || F::kIntegerMinimum);
@@ -79,19 +90,21 @@ __device__ inline void make_terms(const WeightUnit<F>& u, const ActivationUnit& 
                                   float2 (&terms)[UnitShape<F>::kTerms]) {
   if constexpr (F::kFactorPer16) {
     static_assert(F::kOffset == 0);
-    terms[0] = {u.factor[0] * x.d, static_cast<float>(dot_half<0>(u.w, x.q, 0))};
-    terms[1] = {u.factor[1] * x.d, static_cast<float>(dot_half<4>(u.w, x.q, 0))};
+    terms[0] = {u.factor[0] * x.d, float_of_sum(dot_half<0>(u.w, x.q, kSumBegin))};
+    terms[1] = {u.factor[1] * x.d, float_of_sum(dot_half<4>(u.w, x.q, kSumBegin))};
   } else {
-    int isum;
+    float isum;
     if constexpr (F::kScaleGroup == 16) {
       const int last_sum = x.sum - first_sum;
-      isum = u.scale[0] * (dot_half<0>(u.w, x.q, 0) - F::kOffset * first_sum) +
-             u.scale[1] * (dot_half<4>(u.w, x.q, 0) - F::kOffset * last_sum);
+      isum = static_cast<float>(u.scale[0] * dot_half<0>(u.w, x.q, -F::kOffset * first_sum) +
+                                u.scale[1] * dot_half<4>(u.w, x.q, -F::kOffset * last_sum));
+    } else if constexpr (F::kScaleGroup == 32) {
+      isum =
+          static_cast<float>(u.scale[0] * dot_half<4>(u.w, x.q, dot_half<0>(u.w, x.q, -F::kOffset * x.sum)));
     } else {
-      isum = dot_half<4>(u.w, x.q, dot_half<0>(u.w, x.q, 0)) - F::kOffset * x.sum;
-      if constexpr (F::kScaleGroup == 32) isum *= u.scale[0];
+      isum = float_of_sum(dot_half<4>(u.w, x.q, dot_half<0>(u.w, x.q, kSumBegin - F::kOffset * x.sum)));
     }
-    terms[0] = {u.factor[0] * x.d, static_cast<float>(isum)};
+    terms[0] = {u.factor[0] * x.d, isum};
     if constexpr (F::kMinimum) {
       int msum = u.minimum[0] * x.sum;
       if constexpr (F::kScaleGroup == 16)
