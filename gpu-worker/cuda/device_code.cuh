@@ -31,6 +31,9 @@ __device__ inline void copies_commit();
 template <int kPending>
 __device__ inline void copies_wait();
 
+// Asks for the 128 bytes around an address in the L2 cache, for a kernel that comes later.
+__device__ inline void prefetch_to_l2(const void* global);
+
 // d (16, 8) += a (16, 32) . b (32, 8) in signed bytes with exact int32 sums, over the lanes of a warp. With g
 // = lane / 4 and t = lane % 4: a[0] row g, a[1] row g + 8, both columns 4t..4t+3; a[2], a[3] the same rows,
 // columns 16 + 4t..; b[0] column g, rows 4t..4t+3, b[1] rows 16 + 4t..; d[0], d[1] row g, columns 2t and 2t +

@@ -23,6 +23,9 @@ __device__ inline void copy16_async(void* shared, const void* global) {
   *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
 #endif
 }
+__device__ inline void prefetch_to_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
 __device__ inline void copies_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -2,6 +2,7 @@
 // What ../device_code.cuh declares, on the CPU.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 
@@ -27,6 +28,7 @@ inline int dot4(int a, int b, int sum) {
 inline void copy16_async(void* shared, const void* global) {
   *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
 }
+inline void prefetch_to_l2(const void*) {}
 inline void copies_commit() {}
 template <int kPending>
 void copies_wait() {}
@@ -49,5 +51,8 @@ inline void store_release_system(uint64_t* word, uint64_t value) {
   std::atomic_ref(*word).store(value, std::memory_order_release);
 }
 inline void wait_a_little() { emulation::wait_a_turn(); }
+inline uint64_t device_nanoseconds() {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
 
 }  // namespace strata::gpu_worker::cuda
