@@ -1,4 +1,4 @@
-# cmake -D PROGRAM=path -P bundle_libraries.cmake: copies the shared libraries that PROGRAM needs into lib/ beside it.
+# cmake -D PROGRAM=path -D INTO=folder -P bundle_libraries.cmake: copies the shared libraries that PROGRAM needs.
 cmake_minimum_required(VERSION 3.25)
 
 # The loader itself says what it takes from where. (file(GET_RUNTIME_DEPENDENCIES) stops at libraries that are in both places.)
@@ -8,17 +8,16 @@ if(output MATCHES "([^ \n\t]+) => not found")
 endif()
 string(REGEX MATCHALL "=> /[^ \n]+" libraries "${output}")
 
-get_filename_component(folder ${PROGRAM} DIRECTORY)
-file(MAKE_DIRECTORY ${folder}/lib)
+file(MAKE_DIRECTORY ${INTO})
 foreach(library IN LISTS libraries)
   string(SUBSTRING ${library} 3 -1 library)
   get_filename_component(name ${library} NAME)
   if(name MATCHES "^lib(c|m|dl|rt|pthread|resolv|util|stdc\\+\\+|gcc_s|atomic|asan|tsan|ubsan)\\.so" OR
-     library STREQUAL "${folder}/lib/${name}")
+     library STREQUAL "${INTO}/${name}")
     continue()
   endif()
   # Programs of one folder are linked at the same time: a copy appears whole or not at all.
   string(RANDOM LENGTH 8 tag)
-  file(COPY_FILE ${library} ${folder}/lib/${name}.${tag})
-  file(RENAME ${folder}/lib/${name}.${tag} ${folder}/lib/${name})
+  file(COPY_FILE ${library} ${INTO}/${name}.${tag})
+  file(RENAME ${INTO}/${name}.${tag} ${INTO}/${name})
 endforeach()
