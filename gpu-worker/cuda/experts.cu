@@ -58,6 +58,8 @@ class GroupProducts {
     launch_.source.top_k = args.top_k;
     launch_.pairs_max = args.rows * args.top_k;
     launch_.groups_max = groups_max(args.experts, launch_.pairs_max);
+    launch_.tokens_expected = launch_.pairs_max / launch_.groups_max;
+    if (args.groups_max != 0) launch_.groups_max = std::min(launch_.groups_max, args.groups_max);
     launch_.tokens_max = args.rows;
     launch_.tile_ends = workspace.tile_ends;
   }

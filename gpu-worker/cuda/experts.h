@@ -60,9 +60,10 @@ struct ExpertsArgs {
   HitList hits;
   uint32_t rows = 0;  // of the window
   uint32_t top_k = 0;
-  Q8Rows x_q8 = {};                // (rows, hidden): if gate or up is quantized
-  FloatRows x = {};                // (rows, hidden): if gate or up is of a float type
-  float* parts = nullptr;          // (rows * top_k, hidden): only the rows of the listed pairs are written
+  uint32_t groups_max = 0;  // of the list, if fewer than min(rows * top_k, experts.count); 0: that many
+  Q8Rows x_q8 = {};         // (rows, hidden): if gate or up is quantized
+  FloatRows x = {};         // (rows, hidden): if gate or up is of a float type
+  float* parts = nullptr;   // (rows * top_k, hidden): only the rows of the listed pairs are written
   std::byte* workspace = nullptr;  // experts_workspace_bytes(experts, rows * top_k), aligned to 64
 };
 void compute_experts(const ExpertsArgs& args, cudaStream_t stream);

@@ -19,7 +19,8 @@ struct Case {
   uint32_t rows = 1, top_k = 2;
   uint32_t experts = 4;
   bool scales = false;
-  uint32_t misses = 0;  // of the experts: the first ones
+  uint32_t misses = 0;        // of the experts: the first ones
+  bool count_groups = false;  // the caller knows how many groups there are
 };
 
 // The experts of a layer in records, each behind the other in slots as the arena has them.
@@ -250,6 +251,20 @@ TEST(Experts, TilesOfManyTokens) {
                   .top_k = 5,
                   .experts = 40,
                   .misses = 3});
+}
+
+TEST(Experts, ListsOfKnownLength) {
+  for (const uint32_t rows : {1u, 90u}) {
+    expect_experts({.gate = TensorType::kQ4_0,
+                    .up = TensorType::kQ4_0,
+                    .down = TensorType::kQ4_0,
+                    .hidden = 64,
+                    .width = 64,
+                    .rows = rows,
+                    .experts = 6,
+                    .misses = 2,
+                    .count_groups = true});
+  }
 }
 
 TEST(Experts, NoneAtAll) {

@@ -22,8 +22,7 @@ uint64_t blocks(const ProductLaunch& launch) {
 
 ProductPath path_of(const ProductLaunch& launch) {
   if (launch.source.hits.counts != nullptr) {
-    return launch.pairs_max > uint64_t{kGroupTokens} * launch.groups_max ? ProductPath::kSmallTiles
-                                                                         : ProductPath::kWindow;
+    return launch.tokens_expected > kGroupTokens ? ProductPath::kSmallTiles : ProductPath::kWindow;
   }
   if (launch.tokens_max <= kWindowTokens) return ProductPath::kWindow;
   if (launch.tokens_max <= 128 && blocks<64>(launch) < kBlocksMin) return ProductPath::kWindow;

@@ -34,12 +34,13 @@ struct ProductSource {
 };
 
 // One launch for one type. Without groups source.tokens count; with groups, there are at most groups_max of
-// them, with at most tokens_max tokens each and pairs_max together.
+// them, with at most tokens_max tokens each (about tokens_expected) and pairs_max together.
 struct ProductLaunch {
   ProductSource source;
   TensorType type = TensorType::kF32;
   uint32_t groups_max = 1;
   uint32_t tokens_max = 0;
+  uint32_t tokens_expected = 0;
   uint32_t pairs_max = 0;
   uint32_t* tile_ends = nullptr;  // working memory (groups_max), with groups only
 };
