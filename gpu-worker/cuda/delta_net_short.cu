@@ -4,6 +4,7 @@
 
 #include "gpu-worker/cuda/delta_net_parts.cuh"
 #include "gpu-worker/cuda/launch.h"
+#include "gpu-worker/cuda/prefetch.cuh"
 
 namespace strata::gpu_worker::cuda {
 namespace {
@@ -43,6 +44,7 @@ __global__ void __launch_bounds__(1024 / (sizeof(Column) > 64 ? 8 : 1))
 
   float* stored = args.state + segment.sequence * args.state_stride + uint64_t{head} * dim * dim + at;
   Column column(stored, dim);
+  prefetch_share(args.next);
   const uint32_t channels[3] = {key_head * dim + at, (args.key_heads + key_head) * dim + at,
                                 (2 * args.key_heads + head) * dim + at};
   const ChannelInputs query = channel_inputs(args, segment, channels[0]);

@@ -31,8 +31,8 @@ __device__ inline void copies_commit();
 template <int kPending>
 __device__ inline void copies_wait();
 
-// Asks for the 128 bytes around an address in the L2 cache, for a kernel that comes later.
-__device__ inline void prefetch_to_l2(const void* global);
+// Asks for memory in the L2 cache, for a kernel that comes later; address and size are multiples of 16.
+__device__ inline void prefetch_to_l2(const void* global, uint32_t bytes);
 
 // d (16, 8) += a (16, 32) . b (32, 8) in signed bytes with exact int32 sums, over the lanes of a warp. With g
 // = lane / 4 and t = lane % 4: a[0] row g, a[1] row g + 8, both columns 4t..4t+3; a[2], a[3] the same rows,

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "gpu-worker/cuda/device_types.h"
+#include "gpu-worker/cuda/prefetch.h"
 
 namespace strata::gpu_worker::cuda {
 
@@ -39,6 +40,7 @@ struct StreamReadArgs {
   float* input = nullptr;   // out (rows, H): what the block reads
   Q8Rows input_q8 = {};     // out, the same in 8 bits; data == nullptr: not wanted
   uint32_t rows = 0;
+  PrefetchRange next = {};  // what the block reads first; used for few rows
 };
 
 // Two launches for one or two rows (add, norm, down and inject; up and mix), three for few rows, four for

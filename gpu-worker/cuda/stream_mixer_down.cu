@@ -2,6 +2,7 @@
 
 #include "gpu-worker/cuda/device_limits.h"
 #include "gpu-worker/cuda/launch.h"
+#include "gpu-worker/cuda/prefetch.cuh"
 #include "gpu-worker/cuda/weight_stages.cuh"
 
 namespace strata::gpu_worker::cuda {
@@ -12,6 +13,7 @@ constexpr uint32_t kVectors = 5;  // groups of four values that a thread has of 
 constexpr uint32_t kWideMax = 4 * kVectors * kThreads;
 // With every further row the weights are read once more, and every block norms for one row only.
 constexpr uint32_t kRowsMax = 2;
+constexpr uint64_t kPrefetchMax = 8u << 20;  // of the up product's weights
 
 struct NormArgs {
   const float* streams = nullptr;  // (rows, C, H)
@@ -65,19 +67,9 @@ __device__ inline void norm_streams(const NormArgs& args, uint64_t row, float* v
   }
 }
 
-// The weights that come next travel while this kernel computes: every block asks for its share of them.
-__device__ inline void prefetch_share(const DeviceMatrix& matrix) {
-  constexpr uint64_t kLine = 128;
-  const uint64_t bytes = matrix.rows * matrix.row_bytes;
-  for (uint64_t at = (uint64_t{blockIdx.x} * kThreads + threadIdx.x) * kLine; at < bytes;
-       at += uint64_t{gridDim.x} * kThreads * kLine) {
-    prefetch_to_l2(matrix.data + at);
-  }
-}
-
 // Shared memory: the row's streams, their scales (C rounded up to 4), the weights. Block (row groups of both
 // products, rows).
-__global__ void __launch_bounds__(kThreads) down_kernel(FloatJobs jobs, NormArgs norm, DeviceMatrix next) {
+__global__ void __launch_bounds__(kThreads) down_kernel(FloatJobs jobs, NormArgs norm, PrefetchRange next) {
   auto* values = dynamic_shared<float>();
   float* scales = values + norm.streams_count * norm.hidden;
   float* end = scales + (norm.streams_count + 3) / 4 * 4;
@@ -88,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) down_kernel(FloatJobs jobs, NormArgs
     copies_commit();
   };
   for (uint32_t i = 0; i < kStages; ++i) fetch(i);
-  if (blockIdx.y == 0) prefetch_share(next);
+  prefetch_share(next);
   norm_streams(norm, blockIdx.y, values, scales);
   const bool has_row = warp_index() < block.rows;
   float sums[1][2] = {};
@@ -136,7 +128,7 @@ bool norm_and_down(const StreamReadArgs& args, float* scales, cudaStream_t strea
                          .scales = scales};
   launch(down_kernel,
          {.grid = dim3(assign_blocks(jobs), args.rows), .block = kThreads, .shared_bytes = own_bytes + bytes},
-         stream, jobs, norm, mixer.up);
+         stream, jobs, norm, prefetch_of(mixer.up, kPrefetchMax));
   return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include "gpu-worker/cuda/device_limits.h"
 #include "gpu-worker/cuda/launch.h"
+#include "gpu-worker/cuda/prefetch.cuh"
 #include "gpu-worker/cuda/reductions.cuh"
 #include "gpu-worker/cuda/stream_mixer_mix.cuh"
 #include "gpu-worker/cuda/weight_readers.cuh"
@@ -100,6 +101,7 @@ __global__ void __launch_bounds__(kThreads) up_kernel(UpAndMixArgs args, UpShape
   }
   for (uint32_t i = threadIdx.x; i < rank; i += kThreads) low[i] = args.low[row * rank + i];
   copies_commit();
+  prefetch_share(args.next);
   for (uint32_t i = threadIdx.x; i < streams * kColumns; i += kThreads) {
     const uint32_t c = i / kColumns, j = i % kColumns;
     if (j < columns) normed[i] = normed_value(args.inputs, args.mix, row, c, first + j);

@@ -28,7 +28,7 @@ inline int dot4(int a, int b, int sum) {
 inline void copy16_async(void* shared, const void* global) {
   *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
 }
-inline void prefetch_to_l2(const void*) {}
+inline void prefetch_to_l2(const void*, uint32_t) {}
 inline void copies_commit() {}
 template <int kPending>
 void copies_wait() {}
