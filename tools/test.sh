@@ -27,12 +27,6 @@ if [[ ! tests/e2e/node_modules/.package-lock.json -nt tests/e2e/package-lock.jso
   npm --prefix tests/e2e ci --no-audit --no-fund
 fi
 
-if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
-  echo "cuda: skipped: this version has the host device only"
-else
-  echo "cuda: skipped: nvcc is not installed"
-fi
-
 # The subset: lock-free and shared-memory code under TSan, everything that parses foreign bytes under ASan and UBSan.
 tsan_targets=(shm_test actor_test model_test expert_dispatch_test cpu_expert_worker_test)
 asan_targets=(base_test gguf_test gguf_golden_test gguf_fuzz_replay_test tokenizer_test chat_template_test quant_test shm_test)
@@ -60,3 +54,12 @@ esac
 cmake --preset release -DSTRATA_BUILD_TESTS=ON
 cmake --build --preset release
 ctest --preset release --no-tests=error -j "$jobs" -R "$only"
+
+# The device for GPUs: compiled for one architecture, to see that they do. Where there is a GPU, tools/gpu-tests.sh runs them.
+if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
+  cmake --preset cuda -DSTRATA_CUDA_ARCHITECTURES=90-real
+  cmake --build --preset cuda --target strata_cuda_device strata_cuda_tests
+  echo "cuda: the device and its tests compile for sm_90"
+else
+  echo "cuda: skipped: nvcc is not installed"
+fi
