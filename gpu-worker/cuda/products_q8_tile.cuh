@@ -29,9 +29,9 @@ struct TileShape {
 using LargeTile = TileShape<128, 32, 64>;
 using SmallTile = TileShape<64, 16, 32>;
 
-// Numbers of each unit and each row or token, if the format has any.
+// Numbers of each unit and each row or token, if the format has any; neighbouring ones are loaded together.
 template <class S, int kCount>
-struct TilePlanes {
+struct alignas(16) TilePlanes {
   float at[kCount][S::kUnits][S::kSide];
 };
 template <class S>
