@@ -13,6 +13,7 @@ namespace {
 
 // Up to here a window has too few rows to fill the GPU with the long kernel's blocks.
 constexpr uint32_t kShortRowsMax = 16;
+constexpr uint32_t kStagedDimMax = 384;      // queries and keys in 48 KiB of shared memory
 constexpr uint32_t kRowsPerTileMax = 32768;  // grid index z
 
 uint32_t pieces(uint32_t count, uint32_t size) { return (count + size - 1) / size; }
@@ -26,21 +27,25 @@ ScoreTile tile_for(const AttentionArgs& args) {
   // One row: about a tile for each of an H200's 132 processors and kv heads. Many rows: fewer copies of the
   // queries.
   const uint32_t rows = args.window.row_count;
-  tile.tile_tokens = rows <= 2 ? 16 : rows <= kShortRowsMax ? 64 : 256;
+  tile.tile_tokens = rows <= 2 ? kScoreTileMin : rows <= kShortRowsMax ? 64 : 256;
   return tile;
 }
 
-template <KvFormat kFormat>
+template <KvFormat kFormat, bool kStaged>
 void scores(const AttentionArgs& args, const ScoreTile& tile, cudaStream_t stream) {
   const AttentionShape& shape = args.shape;
   const uint32_t group = shape.heads / shape.kv_heads, heads = std::min(group, kScoreHeads);
   const uint32_t items = tile.tile_tokens / kTileKeys * pieces(heads, kTileQueries);
-  launch(attention_scores_kernel<kFormat>,
+  const std::size_t staged_bytes =
+      kStaged ? std::size_t{kScoreTileMin} * shape.head_dim * kv_value_bytes(kFormat) : 0;
+  const bool aligned =
+      shape.head_dim % 4 == 0 && args.q.stride % 4 == 0 && reinterpret_cast<uintptr_t>(args.q.data) % 16 == 0;
+  launch(attention_scores_kernel<kFormat, kStaged>,
          {.grid = dim3(pieces(shape.attended_max(args.cache.capacity), tile.tile_tokens),
                        shape.kv_heads * pieces(group, kScoreHeads), tile.row_count),
           .block = dim3(std::min(items, kScoreWarpsMax) * kWarp),
-          .shared_bytes = std::size_t{heads} * shape.head_dim * sizeof(float)},
-         stream, args, tile);
+          .shared_bytes = std::size_t{heads} * shape.head_dim * sizeof(float) + staged_bytes},
+         stream, args, tile, aligned);
 }
 
 template <KvFormat kFormat, uint32_t kHeads, uint32_t kDims>
@@ -80,7 +85,12 @@ void attend(const AttentionArgs& args, cudaStream_t stream) {
   for (uint32_t first = 0; first < rows; first += rows_at_once) {
     tile.first_row = first;
     tile.row_count = std::min(rows_at_once, rows - first);
-    scores<kFormat>(args, tile, stream);
+    if (tile.tile_tokens == kScoreTileMin && args.shape.head_dim % 16 == 0 &&
+        args.shape.head_dim <= kStagedDimMax) {
+      scores<kFormat, true>(args, tile, stream);
+    } else {
+      scores<kFormat, false>(args, tile, stream);
+    }
     values<kFormat>(args, tile, stream);
   }
 }
@@ -97,7 +107,7 @@ void attention(const AttentionArgs& args, cudaStream_t stream) {
   CHECK(args.window.row_count > 0 && args.score_rows > 0 && shape.heads % shape.kv_heads == 0);
   CHECK(uint64_t{args.cache.capacity} * shape.kv_heads * shape.head_dim <= UINT32_MAX,
         "{} tokens of {} values", args.cache.capacity, shape.kv_heads * shape.head_dim);
-  CHECK(shape.block_tokens == 0 || args.chosen != nullptr);
+  CHECK(shape.block_tokens > 0 || args.chosen == nullptr);
   CHECK(args.out_q8.data == nullptr ||
             (shape.head_dim % kWarp == 0 && args.out_q8.cols == shape.heads * shape.head_dim),
         "{} columns for {} heads of {}", args.out_q8.cols, shape.heads, shape.head_dim);

@@ -52,7 +52,7 @@ struct Attended {
 };
 __device__ inline Attended attended_by(const AttentionArgs& args, uint32_t row, uint32_t position) {
   const uint32_t seen = position + 1, block = args.shape.block_tokens;
-  if (block == 0) return {.count = seen};
+  if (args.chosen == nullptr) return {.count = seen};
   const uint32_t blocks = seen / block, chosen = min(blocks, args.shape.blocks_chosen());
   return {.chosen_tokens = chosen * block,
           .tail_begin = blocks * block,

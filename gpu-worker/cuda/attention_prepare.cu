@@ -19,23 +19,50 @@ __host__ __device__ inline uint32_t warps_per_row(const AttentionShape& shape) {
 }
 
 __device__ void copy_head(const float* source, uint32_t dim, float* target) {
+#pragma unroll 8
   for (uint32_t i = lane_index(); i < dim; i += kWarp) target[i] = source[i];
 }
 
-// stage = rotation of rms(stage), by the warp that wrote it.
-__device__ void norm_and_turn(float* stage, uint32_t dim, const float* norm, float eps, const float* turn,
-                              uint32_t pairs) {
+// What a warp works on, in shared memory: the head, the weights of its norm, and its rotation (2 * pairs
+// values at most).
+struct HeadStage {
+  float* values;
+  float* norm;
+  float* turn;
+
+  __device__ HeadStage(float* memory, uint32_t dim_max)
+      : values(memory), norm(memory + dim_max), turn(memory + 2 * dim_max) {}
+};
+constexpr uint32_t kStageArrays = 3;
+
+// Loads norm and rotation, and with them the head (null: it is there already): one wait for all.
+__device__ void load_stage(const HeadStage& stage, const float* head, uint32_t dim, const float* norm,
+                           const float* turn, uint32_t pairs) {
+#pragma unroll 8
+  for (uint32_t i = lane_index(); i < dim; i += kWarp) {
+    const float value = head != nullptr ? head[i] : 0.0f, weight = norm[i],
+                angle = i < 2 * pairs ? turn[i] : 0.0f;
+    if (head != nullptr) stage.values[i] = value;
+    stage.norm[i] = weight;
+    stage.turn[i] = angle;
+  }
   __syncwarp();
-  const float scale = rms_scale(sum_squares_f32(stage, dim), dim, eps);
+}
+
+// values = rotation of rms(values).
+__device__ void norm_and_turn(const HeadStage& stage, uint32_t dim, float eps, uint32_t pairs) {
+  float* values = stage.values;
+  const float scale = rms_scale(sum_squares_f32(values, dim), dim, eps);
   __syncwarp();
   for (uint32_t i = lane_index(); i < pairs; i += kWarp) {
-    const float x = normed(stage[i], scale, norm[i]), y = normed(stage[i + pairs], scale, norm[i + pairs]);
-    const float cosine = turn[i], sine = turn[i + pairs];
-    stage[i] = x * cosine - y * sine;
-    stage[i + pairs] = y * cosine + x * sine;
+    const float x = normed(values[i], scale, stage.norm[i]),
+                y = normed(values[i + pairs], scale, stage.norm[i + pairs]);
+    const float cosine = stage.turn[i], sine = stage.turn[i + pairs];
+    values[i] = x * cosine - y * sine;
+    values[i + pairs] = y * cosine + x * sine;
   }
   for (uint32_t i = 2 * pairs + lane_index(); i < dim; i += kWarp)
-    stage[i] = normed(stage[i], scale, norm[i]);
+    values[i] = normed(values[i], scale, stage.norm[i]);
   __syncwarp();
 }
 
@@ -44,8 +71,8 @@ __device__ void norm_and_turn(float* stage, uint32_t dim, const float* norm, flo
 // new one (without a finished block: that of the segment's first row); a lane has the same values throughout,
 // so its reads come before its writes.
 __device__ void indexer_key(const AttentionPrepareArgs& args, const RowInfo& info, uint32_t row,
-                            float* stage) {
-  const uint32_t block = args.shape.block_tokens, dim = args.shape.indexer_dim;
+                            const HeadStage& stage) {
+  const uint32_t block = args.shape.block_tokens, dim = args.shape.indexer_dim, pairs = args.shape.rope_pairs;
   const SegmentInfo segment = args.window.segments[info.segment];
   const uint32_t index = row - segment.row_begin;
   float* raw = args.cache.raw + info.sequence * args.cache.raw_stride;
@@ -58,12 +85,13 @@ __device__ void indexer_key(const AttentionPrepareArgs& args, const RowInfo& inf
         sum += back <= index ? args.indexer_k.data[(row - back) * args.indexer_k.stride + j]
                              : raw[uint64_t{i} * dim + j];
       }
-      stage[j] = sum / static_cast<float>(block);
+      stage.values[j] = sum / static_cast<float>(block);
     }
-    norm_and_turn(stage, dim, args.indexer_k_norm, args.shape.eps,
-                  args.window.block_turns + uint64_t{row} * 2 * args.shape.rope_pairs, args.shape.rope_pairs);
+    load_stage(stage, nullptr, dim, args.indexer_k_norm, args.window.block_turns + uint64_t{row} * 2 * pairs,
+               pairs);
+    norm_and_turn(stage, dim, args.shape.eps, pairs);
     copy_head(
-        stage, dim,
+        stage.values, dim,
         args.cache.pooled + info.sequence * args.cache.pooled_stride + uint64_t{info.position / block} * dim);
   }
   const uint32_t first_finished = block - 1 - segment.position % block;
@@ -78,42 +106,49 @@ __device__ void indexer_key(const AttentionPrepareArgs& args, const RowInfo& inf
 __global__ void prepare_kernel(AttentionPrepareArgs args) {
   const AttentionShape& shape = args.shape;
   const uint32_t per_row = warps_per_row(shape);
-  const uint64_t item = uint64_t{blockIdx.x} * kWarpsPerBlock + warp_index();
-  const auto row = static_cast<uint32_t>(item / per_row);
+  const uint32_t item = blockIdx.x * kWarpsPerBlock + warp_index();
+  const uint32_t row = item / per_row;
   if (row >= args.window.row_count) return;  // whole warps; there is no barrier of the block
-  float* stage = dynamic_shared<float>() + warp_index() * max(shape.head_dim, shape.indexer_dim);
+  const uint32_t dim_max = max(shape.head_dim, shape.indexer_dim);
+  const HeadStage stage(dynamic_shared<float>() + warp_index() * kStageArrays * dim_max, dim_max);
   const RowInfo info = args.window.rows[row];
   const float* turn = args.window.turns + uint64_t{row} * 2 * shape.rope_pairs;
   const uint32_t dim = shape.head_dim, nq = shape.heads, nkv = shape.kv_heads;
 
-  auto head = static_cast<uint32_t>(item % per_row);
+  uint32_t head = item % per_row;
   if (head < nq) {
     float* query = args.q.data + row * args.q.stride + uint64_t{head} * 2 * dim;
-    copy_head(query, dim, stage);
-    norm_and_turn(stage, dim, args.q_norm, shape.eps, turn, shape.rope_pairs);
-    copy_head(stage, dim, query);
+    load_stage(stage, query, dim, args.q_norm, turn, shape.rope_pairs);
+    norm_and_turn(stage, dim, shape.eps, shape.rope_pairs);
+    copy_head(stage.values, dim, query);
     return;
   }
   head -= nq;
   if (head < 2 * nkv) {
     const bool is_key = head < nkv;
     head -= is_key ? 0 : nkv;
-    const FloatRows& source = is_key ? args.k : args.v;
-    copy_head(source.data + row * source.stride + uint64_t{head} * dim, dim, stage);
-    if (is_key) norm_and_turn(stage, dim, args.k_norm, shape.eps, turn, shape.rope_pairs);
+    const float* source = (is_key ? args.k.data + row * args.k.stride : args.v.data + row * args.v.stride) +
+                          uint64_t{head} * dim;
+    if (is_key) {
+      load_stage(stage, source, dim, args.k_norm, turn, shape.rope_pairs);
+      norm_and_turn(stage, dim, shape.eps, shape.rope_pairs);
+    } else {
+      copy_head(source, dim, stage.values);
+      __syncwarp();
+    }
     const uint64_t at = uint64_t{info.position} * nkv + head;
     std::byte* values = (is_key ? args.cache.k : args.cache.v) + info.sequence * args.cache.kv_stride;
     float* scales =
         (is_key ? args.cache.k_scales : args.cache.v_scales) + info.sequence * args.cache.scales_stride;
-    store_kv_head(args.cache.format, stage, dim, values, at * dim, scales + at);
+    store_kv_head(args.cache.format, stage.values, dim, values, at * dim, scales + at);
     return;
   }
   head -= 2 * nkv;
   if (head < shape.indexer_heads) {
     float* query = args.indexer_q.data + row * args.indexer_q.stride + uint64_t{head} * shape.indexer_dim;
-    copy_head(query, shape.indexer_dim, stage);
-    norm_and_turn(stage, shape.indexer_dim, args.indexer_q_norm, shape.eps, turn, shape.rope_pairs);
-    copy_head(stage, shape.indexer_dim, query);
+    load_stage(stage, query, shape.indexer_dim, args.indexer_q_norm, turn, shape.rope_pairs);
+    norm_and_turn(stage, shape.indexer_dim, shape.eps, shape.rope_pairs);
+    copy_head(stage.values, shape.indexer_dim, query);
     return;
   }
   indexer_key(args, info, row, stage);
@@ -130,8 +165,8 @@ void attention_prepare(const AttentionPrepareArgs& args, cudaStream_t stream) {
   launch(prepare_kernel,
          {.grid = dim3(static_cast<uint32_t>((warps + kWarpsPerBlock - 1) / kWarpsPerBlock)),
           .block = dim3(kWarpsPerBlock * kWarp),
-          .shared_bytes =
-              std::size_t{kWarpsPerBlock} * std::max(shape.head_dim, shape.indexer_dim) * sizeof(float)},
+          .shared_bytes = std::size_t{kWarpsPerBlock} * kStageArrays *
+                          std::max(shape.head_dim, shape.indexer_dim) * sizeof(float)},
          stream, args);
 }
 

@@ -33,11 +33,10 @@ TEST_P(AttentionFormatTest, ManyTokensAreAttended) {
                             .head_dim = 64,
                             .indexer_heads = 4,
                             .indexer_dim = 32,
-                            .top_k_tokens = 600,
+                            .top_k_tokens = 300,
                             .rope_dims = 32,
-                            .capacity = 800},
-                           GetParam(),
-                           {{128, 0}, {128, 0}, {128, 0}, {128, 0}, {128, 0}, {1, 3}, {100, 20}, {4, 1}});
+                            .capacity = 400},
+                           GetParam(), {{128, 0}, {128, 0}, {70, 0}, {1, 3}, {20, 20}, {4, 1}});
 }
 
 TEST_P(AttentionFormatTest, WithoutAnIndexerEverythingIsAttended) {

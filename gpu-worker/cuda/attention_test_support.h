@@ -257,18 +257,32 @@ class LayerTwins {
     out_ = device_zeros<float>(std::size_t{rows} * (hidden + kPadding));
     const bool has_q8 = layer_.head_dim % 32 == 0;
     out_q8_ = device_zeros<std::byte>(rows * q8_row_stride(hidden));
-    attention({.shape = shape_,
-               .cache = cache_,
-               .window = window_.view,
-               .q = q.rows,
-               .chosen = chosen_.data(),
-               .scratch = scratch.data(),
-               .score_rows = score_rows,
-               .out = {out_.data(), hidden + kPadding},
-               .out_q8 = {has_q8 ? out_q8_.data() : nullptr, q8_row_stride(hidden), hidden}},
-              nullptr);
+    AttentionArgs args{.shape = shape_,
+                       .cache = cache_,
+                       .window = window_.view,
+                       .q = q.rows,
+                       .chosen = chosen_.data(),
+                       .scratch = scratch.data(),
+                       .score_rows = score_rows,
+                       .out = {out_.data(), hidden + kPadding},
+                       .out_q8 = {has_q8 ? out_q8_.data() : nullptr, q8_row_stride(hidden), hidden}};
+    attention(args, nullptr);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     queries_ = values_of(q.values);
+    expect_no_choice_needed(args);
+  }
+
+  // Rows that attend to everything need no list of blocks.
+  void expect_no_choice_needed(AttentionArgs args) const {
+    if (layer_.block_tokens == 0) return;
+    for (const RowInfo& row : window_.row_infos) {
+      if ((row.position + 1) / layer_.block_tokens > shape_.blocks_chosen()) return;
+    }
+    const auto out = device_zeros<float>(out_.size());
+    args.chosen = nullptr;
+    args.out.data = out.data();
+    attention(args, nullptr);
+    expect_same_bits(values_of(out), values_of(out_), "without a choice");
   }
 
   // The cache's values of all sequences as floats.

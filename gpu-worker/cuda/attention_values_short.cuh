@@ -32,15 +32,6 @@ template <KvFormat kFormat>
 inline constexpr std::size_t kShortBytes =
     sizeof(ShortShared) + std::size_t{kShortStages<kFormat>} * kShortTile * kShortRowBytes<kFormat>;
 
-template <KvFormat kFormat>
-__device__ inline float shared_value(const std::byte* row, float scale) {
-  if constexpr (kFormat == KvFormat::kF32) return reinterpret_cast<const float*>(row)[lane_index()];
-  if constexpr (kFormat == KvFormat::kF16)
-    return __half2float(__ushort_as_half(reinterpret_cast<const unsigned short*>(row)[lane_index()]));
-  if constexpr (kFormat == KvFormat::kQ8)
-    return static_cast<float>(reinterpret_cast<const signed char*>(row)[lane_index()]) * scale;
-}
-
 // out over the first `count` tokens of a tile.
 template <KvFormat kFormat>
 __device__ inline float add_short_tile(const std::byte* rows, const float* weights, const float* scales,
@@ -52,12 +43,13 @@ __device__ inline float add_short_tile(const std::byte* rows, const float* weigh
     const float4 weight = *reinterpret_cast<const float4*>(weights + t);
     float4 scale = {};
     if constexpr (kFormat == KvFormat::kQ8) scale = *reinterpret_cast<const float4*>(scales + t);
-    out = fmaf(weight.x, shared_value<kFormat>(rows + t * kBytes, scale.x), out);
-    out = fmaf(weight.y, shared_value<kFormat>(rows + (t + 1) * kBytes, scale.y), out);
-    out = fmaf(weight.z, shared_value<kFormat>(rows + (t + 2) * kBytes, scale.z), out);
-    out = fmaf(weight.w, shared_value<kFormat>(rows + (t + 3) * kBytes, scale.w), out);
+    out = fmaf(weight.x, kv_value<kFormat>(rows + t * kBytes, lane_index(), scale.x), out);
+    out = fmaf(weight.y, kv_value<kFormat>(rows + (t + 1) * kBytes, lane_index(), scale.y), out);
+    out = fmaf(weight.z, kv_value<kFormat>(rows + (t + 2) * kBytes, lane_index(), scale.z), out);
+    out = fmaf(weight.w, kv_value<kFormat>(rows + (t + 3) * kBytes, lane_index(), scale.w), out);
   }
-  for (; t < count; ++t) out = fmaf(weights[t], shared_value<kFormat>(rows + t * kBytes, scales[t]), out);
+  for (; t < count; ++t)
+    out = fmaf(weights[t], kv_value<kFormat>(rows + t * kBytes, lane_index(), scales[t]), out);
   return out;
 }
 

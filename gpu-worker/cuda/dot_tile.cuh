@@ -11,17 +11,19 @@ inline constexpr uint32_t kTileQueries = 4;
 // The trees of 32 sums side by side: v[n] is this thread's part (lanes l and l + 32 added) of sum n. In each
 // step a thread passes on those sums that its partner keeps, so a sum costs one shuffle instead of
 // five. Lane n gets sum n.
+template <uint32_t kStep = kWarp / 2>
 __device__ inline float totals_of_lanes(float (&v)[kWarp]) {
+  const bool upper = (lane_index() & kStep) != 0;
 #pragma unroll
-  for (uint32_t s = kWarp / 2; s > 0; s /= 2) {
-    const bool upper = (lane_index() & s) != 0;
-#pragma unroll
-    for (uint32_t n = 0; n < s; ++n) {
-      const float kept = upper ? v[n + s] : v[n], passed = upper ? v[n] : v[n + s];
-      v[n] = kept + __shfl_xor_sync(kAllLanes, passed, s);
-    }
+  for (uint32_t n = 0; n < kStep; ++n) {
+    const float kept = upper ? v[n + kStep] : v[n], passed = upper ? v[n] : v[n + kStep];
+    v[n] = kept + __shfl_xor_sync(kAllLanes, passed, kStep);
   }
-  return v[0];
+  if constexpr (kStep > 1) {
+    return totals_of_lanes<kStep / 2>(v);
+  } else {
+    return v[0];
+  }
 }
 
 // Lane n gets key n / 4 . query n % 4. key(t, i) and query(h, i): value i of key t and of query h.

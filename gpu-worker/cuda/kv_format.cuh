@@ -7,27 +7,27 @@
 
 namespace strata::gpu_worker::cuda {
 
-// Value i of an array of the format; scale counts for kQ8 only.
+// Value i of an array of the format, in any memory; scale counts for kQ8 only.
 template <KvFormat kFormat>
-__device__ inline float kv_value(const std::byte* values, uint64_t i, float scale) {
-  if constexpr (kFormat == KvFormat::kF32) return __ldg(reinterpret_cast<const float*>(values) + i);
+__device__ inline float kv_value(const std::byte* values, uint32_t i, float scale) {
+  if constexpr (kFormat == KvFormat::kF32) return reinterpret_cast<const float*>(values)[i];
   if constexpr (kFormat == KvFormat::kF16)
-    return __half2float(__ushort_as_half(__ldg(reinterpret_cast<const unsigned short*>(values) + i)));
+    return __half2float(__ushort_as_half(reinterpret_cast<const unsigned short*>(values)[i]));
   if constexpr (kFormat == KvFormat::kQ8)
-    return static_cast<float>(__ldg(reinterpret_cast<const signed char*>(values) + i)) * scale;
+    return static_cast<float>(reinterpret_cast<const int8_t*>(values)[i]) * scale;
 }
 
 // Values i and i + 1; i is even.
 template <KvFormat kFormat>
-__device__ inline float2 kv_pair(const std::byte* values, uint64_t i, float scale) {
-  if constexpr (kFormat == KvFormat::kF32) return __ldg(reinterpret_cast<const float2*>(values) + i / 2);
+__device__ inline float2 kv_pair(const std::byte* values, uint32_t i, float scale) {
+  if constexpr (kFormat == KvFormat::kF32) return reinterpret_cast<const float2*>(values)[i / 2];
   if constexpr (kFormat == KvFormat::kF16) {
-    const uint32_t both = __ldg(reinterpret_cast<const unsigned int*>(values) + i / 2);
+    const uint32_t both = reinterpret_cast<const unsigned int*>(values)[i / 2];
     return {__half2float(__ushort_as_half(static_cast<unsigned short>(both))),
             __half2float(__ushort_as_half(static_cast<unsigned short>(both >> 16)))};
   }
   if constexpr (kFormat == KvFormat::kQ8) {
-    const uint32_t both = __ldg(reinterpret_cast<const unsigned short*>(values) + i / 2);
+    const uint32_t both = reinterpret_cast<const unsigned short*>(values)[i / 2];
     return {static_cast<float>(static_cast<int8_t>(both)) * scale,
             static_cast<float>(static_cast<int8_t>(both >> 8)) * scale};
   }

@@ -18,6 +18,7 @@ __device__ inline float float_of_ordered(uint32_t bits) {
 }
 
 inline constexpr uint32_t kRadixBins = 2048;
+inline constexpr uint32_t kKeysAtOnce = 8;  // of a thread: asked for before the first is looked at
 
 // In shared memory, one per block.
 struct RadixShared {
@@ -71,11 +72,18 @@ __device__ void select_largest(uint32_t n, uint32_t count, RadixShared& shared, 
     __syncthreads();
     for (uint32_t b = thread; b < kRadixBins; b += threads) shared.bins[b] = 0;
     __syncthreads();
-#pragma unroll 4
-    for (uint32_t base = 0; base < n; base += threads) {
-      const uint32_t i = base + thread;
-      const uint32_t k = i < n ? key(i) : 0;
-      count_digit(shared.bins, i < n && (k & mask) == prefix, k >> shift & digits);
+    for (uint32_t base = 0; base < n; base += kKeysAtOnce * threads) {
+      uint32_t keys[kKeysAtOnce];
+#pragma unroll
+      for (uint32_t u = 0; u < kKeysAtOnce; ++u) {
+        const uint32_t i = base + u * threads + thread;
+        keys[u] = i < n ? key(i) : 0;
+      }
+#pragma unroll
+      for (uint32_t u = 0; u < kKeysAtOnce; ++u) {
+        const bool active = base + u * threads + thread < n && (keys[u] & mask) == prefix;
+        count_digit(shared.bins, active, keys[u] >> shift & digits);
+      }
     }
     __syncthreads();
     const uint32_t per_thread = (kRadixBins + threads - 1) / threads;
@@ -102,12 +110,19 @@ __device__ void select_largest(uint32_t n, uint32_t count, RadixShared& shared, 
   const uint32_t stretch = (n + threads - 1) / threads * kWarp;
   const uint32_t begin = min(warp_index() * stretch, n), end = min(begin + stretch, n);
   const auto visit = [&](auto visitor) {
-#pragma unroll 4
-    for (uint32_t base = begin; base < end; base += kWarp) {
-      const uint32_t i = base + lane_index();
-      const uint32_t k = (i < end ? key(i) : 0) & mask;
-      visitor(i, __ballot_sync(kAllLanes, i < end && k > prefix),
-              __ballot_sync(kAllLanes, i < end && k == prefix));
+    for (uint32_t base = begin; base < end; base += kKeysAtOnce * kWarp) {
+      uint32_t keys[kKeysAtOnce];
+#pragma unroll
+      for (uint32_t u = 0; u < kKeysAtOnce; ++u) {
+        const uint32_t i = base + u * kWarp + lane_index();
+        keys[u] = (i < end ? key(i) : 0) & mask;
+      }
+#pragma unroll
+      for (uint32_t u = 0; u < kKeysAtOnce; ++u) {
+        const uint32_t i = base + u * kWarp + lane_index();
+        visitor(i, __ballot_sync(kAllLanes, i < end && keys[u] > prefix),
+                __ballot_sync(kAllLanes, i < end && keys[u] == prefix));
+      }
     }
   };
   uint32_t above = 0, equal = 0;
