@@ -26,6 +26,7 @@
 #include "services/rpc/process_main.h"
 #include "services/rpc/server.h"
 #include "services/shm/segment.h"
+#include "services/synthetic/model_plan.h"
 #include "services/sys/cpus.h"
 #include "services/sys/topology.h"
 
@@ -57,6 +58,8 @@ Result<Loaded> load(const config::Settings& settings) {
   TRY(auto plan, make_plan(weights.config, settings, context_tokens,
                            plan_input(weights, context_tokens, sys::available_memory_bytes())));
   for (const std::string& line : plan.lines()) obs::info("plan", "{}", line);
+  if (file.find(synthetic::kSyntheticKey) != nullptr)
+    obs::warn("model", "the weights are synthetic: answers are meaningless");
   if (weights.config.draft_layers > 0) {
     obs::warn("model", "the file has {} draft layers; drafts are not used", weights.config.draft_layers);
   }

@@ -80,6 +80,20 @@ struct ProfileShowOptions {
 };
 int run_profile_show(const ProfileShowOptions& options);
 
+struct BenchOptions {
+  config::LoadOptions load;  // no path: all settings have their defaults
+  std::string synthetic;  // a made-up model (services/synthetic/model_spec.h) instead of the configured one
+  std::string routing;    // engine.synthetic_routing; "none": the router; empty: mild with `synthetic`
+  std::string out;        // only writes the made-up model there
+  std::string folder = "/dev/shm";  // where a made-up model lies while it is measured
+  std::string json;                 // a file for the report, "-": standard output
+  std::vector<uint32_t> clients = {1, 4};
+  std::vector<uint32_t> prompts = {512, 2048, 8192, 30000};  // tokens
+  uint32_t tokens = 200;
+  uint32_t warm_up_tokens = 4000;
+};
+int run_bench(const BenchOptions& options);
+
 int run_version();
 
 // "strata: what is wrong" on standard error, one line; returns `exit_code`.

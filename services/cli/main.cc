@@ -4,9 +4,11 @@
 #include <cstdio>
 
 #include "services/base/build_info.h"
+#include "services/base/limits.h"
 #include "services/cli/commands.h"
 #include "services/cli/run_dir.h"
 #include "services/config/nearest.h"
+#include "services/synthetic/model_spec.h"
 
 namespace strata::cli {
 namespace {
@@ -46,6 +48,7 @@ class Commands {
     add_inspect(app);
     add_config(app);
     add_profile(app);
+    add_bench(app);
     auto* shown = app.add_subcommand("version", "Print version and commit");
     shown->callback([this] { exit_code = run_version(); });
   }
@@ -167,6 +170,61 @@ class Commands {
     show->callback([this] { exit_code = run_profile_show(show_); });
   }
 
+  void add_bench(CLI::App& app) {
+    auto* command = app.add_subcommand(
+        "bench", "Measure decoding and prefill of a model, or of one of its size with made-up weights");
+    add_config_options(*command, bench_.load, false);
+    command->add_option("--synthetic", bench_.synthetic,
+                        "NAME[:layers=N][:experts=N][:types=TYPE|GATE_UP/DOWN][:dense=TYPE]"
+                        "[:ngram=small|full][:seed=N]: a model of random weights");
+    command->add_option(
+        "--routing", bench_.routing,
+        "Instead of the router: mild, strong, uniform or skew=A/B/C, with ,drift=SHARE,seed=N; "
+        "or trace:FILE; none: the router. Default with --synthetic: mild");
+    command->add_option("--out", bench_.out, "Only write the synthetic model into this file")
+        ->needs("--synthetic");
+    command->add_option("--folder", bench_.folder, "Where a synthetic model lies while it is measured")
+        ->capture_default_str();
+    command->add_option("--clients", bench_.clients, "Clients that decode at the same time; several: 1,4,8")
+        ->delimiter(',')
+        ->check(CLI::Range(uint32_t{1}, kSequencesMax))
+        ->capture_default_str();
+    command->add_option("--tokens", bench_.tokens, "Length of each answer")
+        ->check(CLI::Range(2u, 1u << 20))
+        ->capture_default_str();
+    command
+        ->add_option("--prompts", bench_.prompts,
+                     "Prompt lengths for prefill, as far as the context allows; 0: none")
+        ->delimiter(',')
+        ->capture_default_str();
+    command
+        ->add_option("--warm-up", bench_.warm_up_tokens,
+                     "Tokens at most until the hit rate should have settled; 0: begin cold")
+        ->capture_default_str();
+    command->add_option(
+        "--json", bench_.json,
+        "The report for programs into this file; -: to standard output, the table to standard error");
+    command->footer(
+        fmt::format("Starts a cluster of its own beside any other and ends it, measures, prints a table. "
+                    "What is synthetic\n"
+                    "is said in every output: such figures are speeds only, answers mean nothing.\n"
+                    "Synthetic models:\n{}"
+                    "Examples:\n"
+                    "  strata bench --config configs/demo.yaml\n"
+                    "  strata bench --synthetic qwen3.8-flash-next:types=Q2_K/Q4_0 --set device.type=cuda "
+                    "--json out.json\n"
+                    "  strata bench --synthetic qwen3.8-flash-next:layers=8 --routing strong,drift=0.05 "
+                    "--set experts.slots=40%\n"
+                    "  strata bench --synthetic demo-shape --routing trace:models/traces/routing.bin "
+                    "--prompts 512 --tokens 100\n"
+                    "  strata bench --synthetic qwen3.8-flash-next --out /models/synthetic.gguf",
+                    synthetic::preset_list()));
+    command->callback([this] {
+      std::erase(bench_.prompts, 0u);
+      exit_code = run_bench(bench_);
+    });
+  }
+
   UpOptions up_;
   DownOptions down_;
   StatusOptions status_;
@@ -177,6 +235,7 @@ class Commands {
   bool config_comments_ = true;
   ProfileRecordOptions record_;
   ProfileShowOptions show_;
+  BenchOptions bench_;
 };
 
 // The deepest command that was named: the one whose options were meant.
