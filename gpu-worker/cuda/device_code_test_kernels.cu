@@ -142,6 +142,13 @@ __global__ void missed_shuffle(int* out) {
   out[threadIdx.x] = __shfl_sync(kAllLanes, 1, 0);
 }
 
+__global__ void copy_unawaited(const uint4* in, uint4* out) {
+  uint4* buffer = dynamic_shared<uint4>();
+  copy16_async(&buffer[threadIdx.x], &in[threadIdx.x]);
+  copies_commit();
+  out[threadIdx.x] = buffer[threadIdx.x];
+}
+
 __global__ void store(float* out, uint64_t index) { out[index] = 1.0f; }
 
 LaunchShape one_block(uint32_t threads, std::size_t shared_bytes = 0) {
@@ -189,6 +196,9 @@ void run_scale(float* values, uint32_t count, float factor, float addend, cudaSt
 void run_missed_barrier(cudaStream_t stream) { launch(missed_barrier, one_block(64), stream); }
 void run_missed_shuffle(int* out, cudaStream_t stream) {
   launch(missed_shuffle, one_block(kWarp), stream, out);
+}
+void run_unawaited_copy(const uint4* in, uint4* out, cudaStream_t stream) {
+  launch(copy_unawaited, one_block(kWarp, kWarp * sizeof(uint4)), stream, in, out);
 }
 void run_store(float* out, uint64_t index, cudaStream_t stream) {
   launch(store, one_block(1), stream, out, index);

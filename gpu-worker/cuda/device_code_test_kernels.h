@@ -45,6 +45,8 @@ void run_scale(float* values, uint32_t count, float factor, float addend, cudaSt
 void run_missed_barrier(cudaStream_t stream);
 // Lane 7 leaves a shuffle out.
 void run_missed_shuffle(int* out, cudaStream_t stream);
+// out = in (32 of 16 bytes) through copy16_async, without waiting for it.
+void run_unawaited_copy(const uint4* in, uint4* out, cudaStream_t stream);
 // Writes out[index].
 void run_store(float* out, uint64_t index, cudaStream_t stream);
 

@@ -26,12 +26,14 @@ inline int dot4(int a, int b, int sum) {
 }
 
 inline void copy16_async(void* shared, const void* global) {
-  *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
+  emulation::add_copy(static_cast<uint4*>(shared), static_cast<const uint4*>(global));
 }
 inline void prefetch_to_l2(const void*, uint32_t) {}
-inline void copies_commit() {}
+inline void copies_commit() { emulation::commit_copies(); }
 template <int kPending>
-void copies_wait() {}
+void copies_wait() {
+  emulation::wait_for_copies(kPending);
+}
 
 inline void mma_s8_k32(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   emulation::mma_s8(32, d, a, b);
@@ -52,7 +54,8 @@ inline void store_release_system(uint64_t* word, uint64_t value) {
 }
 inline void wait_a_little() { emulation::wait_a_turn(); }
 inline uint64_t device_nanoseconds() {
-  return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return static_cast<uint64_t>(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
 }  // namespace strata::gpu_worker::cuda

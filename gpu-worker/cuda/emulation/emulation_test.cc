@@ -63,6 +63,14 @@ TEST(Emulation, NewMemoryIsNotANumber) {
   for (const float value : values) EXPECT_TRUE(std::isnan(value));
 }
 
+TEST(Emulation, ACopyThatNobodyWaitsForIsNotThere) {
+  const auto in = DeviceBuffer<uint4>::of(std::vector<uint4>(32, uint4{1, 2, 3, 4})).value();
+  const auto out = DeviceBuffer<uint4>::create(32).value();
+  run_unawaited_copy(in.data(), out.data(), nullptr);
+  const std::vector<uint4> values = out.download().value();
+  for (const uint4& value : values) EXPECT_EQ(value.x, ~0u) << "dynamic shared memory as it was at the start";
+}
+
 TEST(Emulation, MemoryIsCounted) {
   std::size_t free_before = 0, free_now = 0, total = 0;
   emulation::set_memory_bytes(std::size_t{1} << 30);

@@ -10,6 +10,7 @@
 #include "gpu-worker/cuda/emulation/block.h"
 #include "gpu-worker/cuda/emulation/kernel_name.h"
 #include "gpu-worker/cuda/emulation/launch.h"
+#include "gpu-worker/cuda/emulation/pending_copies.h"
 #include "gpu-worker/cuda/emulation/stream.h"
 
 constinit thread_local uint3 blockIdx = {};
@@ -23,7 +24,7 @@ namespace {
 struct Processor {
   BlockRunner runner;
   std::vector<uint4> shared;
-  std::size_t shared_bytes = 0;
+  PendingCopies copies;
   void (*kernel)() = nullptr;
 };
 Processor& processor() {
@@ -36,7 +37,6 @@ void run_thread(void* thread) { (*static_cast<const std::function<void()>*>(thre
 void run_grid(const Grid& grid, bool odd, const std::function<void()>& thread) {
   Processor& here = processor();
   here.kernel = grid.kernel;
-  here.shared_bytes = grid.shared_bytes;
   gridDim = grid.grid;
   blockDim = grid.block;
   for (blockIdx.z = 0; blockIdx.z < gridDim.z; ++blockIdx.z) {
@@ -45,6 +45,7 @@ void run_grid(const Grid& grid, bool odd, const std::function<void()>& thread) {
         // Not a number, and -1: what is read before it is written shows.
         here.shared.assign((grid.shared_bytes + sizeof(uint4) - 1) / sizeof(uint4),
                            uint4{~0u, ~0u, ~0u, ~0u});
+        here.copies.begin_block();
         const bool from_last = ((blockIdx.x + blockIdx.y + blockIdx.z) % 2 != 0) != odd;
         here.runner.run(grid.block.x, from_last, run_thread, const_cast<std::function<void()>*>(&thread));
       }
@@ -84,6 +85,12 @@ uint64_t meet(uint32_t mask, const char* what, uint64_t in, uint32_t argument, M
 uint32_t meet_block(const char* what, uint32_t in) { return processor().runner.meet_block(what, in); }
 void wait_a_turn() { processor().runner.wait_a_turn(); }
 void* dynamic_shared_memory() { return processor().shared.data(); }
+
+void add_copy(uint4* to, const uint4* from) {
+  processor().copies.add(processor().runner.current(), to, from);
+}
+void commit_copies() { processor().copies.commit(processor().runner.current()); }
+void wait_for_copies(uint32_t pending) { processor().copies.wait(processor().runner.current(), pending); }
 
 std::string describe_place() {
   return fmt::format("kernel {}, block ({}, {}, {}), thread {}", kernel_name(processor().kernel), blockIdx.x,

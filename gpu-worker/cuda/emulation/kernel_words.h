@@ -42,6 +42,10 @@ uint32_t meet_block(const char* what, uint32_t in);
 // Lets the other threads of the block, and then other OS threads, go on.
 void wait_a_turn();
 void* dynamic_shared_memory();
+// Asynchronous copies of the thread that runs now (pending_copies.h).
+void add_copy(uint4* to, const uint4* from);
+void commit_copies();
+void wait_for_copies(uint32_t pending);
 // A fault of a kernel: ends the process with the kernel, the block and the thread.
 [[noreturn]] void kernel_fault(const char* what);
 
