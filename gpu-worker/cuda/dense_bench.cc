@@ -4,12 +4,11 @@
 
 #include <benchmark/benchmark.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "gpu-worker/cuda/bench_support.h"
 #include "gpu-worker/cuda/delta_net.h"
-#include "gpu-worker/cuda/device_buffer.h"
 #include "gpu-worker/cuda/embedding.h"
 #include "gpu-worker/cuda/ngram.h"
 #include "gpu-worker/cuda/products_f32.h"
@@ -19,19 +18,13 @@
 namespace strata::gpu_worker::cuda {
 namespace {
 
+using bench::kColdBytes;
+using bench::measure;
+using bench::zeros;
+
 constexpr uint32_t kHidden = 2560, kStreams = 4, kWide = kStreams * kHidden, kRank = 320;
 constexpr uint32_t kKeyHeads = 16, kValueHeads = 48, kDim = 128, kTaps = 4;
 constexpr uint32_t kChannels = (2 * kKeyHeads + kValueHeads) * kDim, kValues = kValueHeads * kDim;
-constexpr uint64_t kColdBytes = 256u << 20;  // several times the second-level cache of an H200
-
-// Zeros: the arithmetic of zeros takes as long.
-template <class T>
-DeviceBuffer<T> zeros(uint64_t count) {
-  auto buffer = DeviceBuffer<T>::create(count);
-  CHECK(buffer.has_value(), "{}", buffer.error().message());
-  CHECK(buffer->zero().ok(), "zero");
-  return std::move(*buffer);
-}
 
 // Matrices of one shape side by side, so many that they do not stay in the cache.
 struct ColdMatrices {
@@ -77,42 +70,6 @@ struct BenchWindow {
   DeviceBuffer<SegmentInfo> segments;
   WindowView view;
 };
-
-// Times a graph of calls call(i, stream); bytes and operations are those of one call.
-void measure(benchmark::State& state, double bytes, double operations,
-             const std::function<void(uint64_t, cudaStream_t)>& call) {
-  const uint32_t calls = operations > 1e10 ? 2 : 48;
-  cudaStream_t stream;
-  cudaEvent_t begin, end;
-  cudaGraph_t graph;
-  cudaGraphExec_t exec;
-  CHECK(cudaStreamCreate(&stream) == cudaSuccess && cudaEventCreate(&begin) == cudaSuccess &&
-        cudaEventCreate(&end) == cudaSuccess);
-  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-  for (uint64_t i = 0; i < calls; ++i) call(i, stream);
-  CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-  CHECK(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
-  cudaGraphLaunch(exec, stream);
-  for (auto _ : state) {
-    cudaEventRecord(begin, stream);
-    cudaGraphLaunch(exec, stream);
-    cudaEventRecord(end, stream);
-    cudaEventSynchronize(end);
-    float ms = 0;
-    cudaEventElapsedTime(&ms, begin, end);
-    state.SetIterationTime(ms * 1e-3 / calls);
-  }
-  CHECK(cudaGetLastError() == cudaSuccess, "a kernel failed");
-  using benchmark::Counter;
-  const auto count = static_cast<double>(state.iterations());
-  state.counters["bytes"] = Counter(bytes * count, Counter::kIsRate);
-  state.counters["ops"] = Counter(operations * count, Counter::kIsRate);
-  cudaGraphExecDestroy(exec);
-  cudaGraphDestroy(graph);
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  cudaStreamDestroy(stream);
-}
 
 void reads(benchmark::State& state) {
   const auto rows = static_cast<uint32_t>(state.range(0));
