@@ -42,6 +42,9 @@ __device__ inline void mma_s8_k32(int (&d)[4], const uint32_t (&a)[4], const uin
 // The same with a (16, 16), b (16, 8): a[0] row g, a[1] row g + 8, columns 4t..4t+3; b column g, rows
 // 4t..4t+3. Needs sm_80.
 __device__ inline void mma_s8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b);
+// The same with c in the place of all four d before: a constant takes no instruction for each product.
+__device__ inline void mma_s8_k32(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], int c);
+__device__ inline void mma_s8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b, int c);
 
 // Words that another processor reads and writes (page-locked shared memory). A release makes everything
 // visible that this thread wrote before; an acquire makes everything visible that the other side wrote before

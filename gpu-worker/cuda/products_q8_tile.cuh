@@ -215,24 +215,19 @@ class TileProduct {
   __device__ void multiply_tile(const Rows& rows, const uint32_t (&b)[2], int u, int buffer, uint32_t row,
                                 uint32_t token, float (&dots)[kDots][4]) const {
     int sums[kDots][4];
-#pragma unroll
-    for (int i = 0; i < kDots; ++i) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) sums[i][e] = kSumBegin;
-    }
     if constexpr (kTensorCores && kDots == 1) {
-      mma_s8_k32(sums[0], rows.a, b);
+      mma_s8_k32(sums[0], rows.a, b, kSumBegin);
     } else if constexpr (kTensorCores) {
-      mma_s8_k16(sums[0], {rows.a[0], rows.a[1]}, b[0]);
-      mma_s8_k16(sums[1], {rows.a[2], rows.a[3]}, b[1]);
+      mma_s8_k16(sums[0], {rows.a[0], rows.a[1]}, b[0], kSumBegin);
+      mma_s8_k16(sums[1], {rows.a[2], rows.a[3]}, b[1], kSumBegin);
     } else {
       const uint32_t g = lane_index() / 4, t = lane_index() % 4;
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const auto& w = memory_.weights[u][row + g + 8 * (e / 2)];
         const auto& q = memory_.q[buffer][u][token + 2 * t + e % 2];
-        sums[0][e] = dot_half<0>(w, q, sums[0][e]);
-        sums[kDots - 1][e] = dot_half<4>(w, q, sums[kDots - 1][e]);
+        sums[0][e] = dot_half<0>(w, q, kSumBegin);
+        sums[kDots - 1][e] = dot_half<4>(w, q, kDots == 1 ? sums[0][e] : kSumBegin);
       }
     }
 #pragma unroll

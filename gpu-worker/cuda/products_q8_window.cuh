@@ -24,7 +24,7 @@ struct WindowShape {
   static constexpr int kStageBytes = kRows * kPitch;
   static constexpr int kTerms = UnitShape<F>::kTerms;
   static constexpr int kTermStride = kTerms * kChunkUnits + 2;
-  static constexpr int kSharedBytes = kStages * kStageBytes + kRows * kTokens * kTermStride * 8;
+  static constexpr int kTermBytes = kRows * kTokens * kTermStride * 8;
   static constexpr bool kColumns =
       F::kHasColumns && kTokens == 1;  // for more, turning costs more than it saves
 };
@@ -35,8 +35,8 @@ class WindowProduct {
  public:
   __device__ WindowProduct(const ProductTile& tile, uint32_t first_token, uint8_t* shared)
       : tile_(tile),
-        stages_(shared),
-        terms_(reinterpret_cast<float2*>(shared + Shape::kStages * Shape::kStageBytes)),
+        terms_(reinterpret_cast<float2*>(shared)),
+        stages_(shared + Shape::kTermBytes),
         first_token_(first_token),
         tokens_(tile.tokens - first_token < kTokens ? tile.tokens - first_token : kTokens) {}
 
@@ -188,16 +188,25 @@ class WindowProduct {
   }
 
   const ProductTile& tile_;
-  uint8_t* const stages_;
   float2* const terms_;
+  uint8_t* const stages_;
   const uint32_t first_token_, tokens_;
   const std::byte* x_rows_[kTokens];
   float acc_ = 0.0f;
 };
 
+// How many blocks a multiprocessor is to hold, which bounds their registers: for one token as many as chunks
+// of the smaller types leave memory for, or as it can.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 750 || __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 870)
+inline constexpr int kWindowBlocks = 16;
+#else
+inline constexpr int kWindowBlocks = 24;
+#endif
+
 // Block (x, y, z): tile x of group y; every gridDim.z-th kTokens tokens.
 template <class F, int kTokens>
-__global__ __launch_bounds__(kWarp, 16) void window_kernel(const ProductSource source) {
+__global__ __launch_bounds__(kWarp, kTokens == 1 ? kWindowBlocks
+                                                 : 16) void window_kernel(const ProductSource source) {
   const ProductTile tile = find_tile<WindowShape<F, kTokens>::kRows>(source, blockIdx.y, blockIdx.x);
   if (source.hits.counts != nullptr && blockIdx.y >= source.hits.counts->groups) return;
   for (uint32_t first = blockIdx.z * kTokens; first < tile.tokens; first += gridDim.z * kTokens)
@@ -212,11 +221,13 @@ void launch_window(const ProductLaunch& args, cudaStream_t stream) {
   // Where there are tiles enough, a warp takes all tokens, one kTokens after the other: its weights then come
   // from the cache. Groups have few tokens anyway.
   constexpr uint32_t kTilesEnough = 4096;
+  const uint32_t chunks = (args.source.cols / 32 + Shape::kChunkUnits - 1) / Shape::kChunkUnits;
+  const uint32_t stages = chunks < Shape::kStages ? chunks : uint32_t{Shape::kStages};
   const bool apart = args.source.hits.counts == nullptr && tiles < kTilesEnough;
   launch(window_kernel<F, kTokens>,
          {.grid = dim3(tiles, args.groups_max, apart ? token_tiles : 1),
           .block = dim3(kWarp),
-          .shared_bytes = Shape::kSharedBytes},
+          .shared_bytes = Shape::kTermBytes + stages * Shape::kStageBytes},
          stream, args.source);
 }
 

@@ -39,6 +39,14 @@ inline void mma_s8_k32(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
   emulation::mma_s8(32, d, a, b);
 }
 inline void mma_s8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b) { emulation::mma_s8(16, d, a, &b); }
+inline void mma_s8_k32(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], int c) {
+  for (int& sum : d) sum = c;
+  mma_s8_k32(d, a, b);
+}
+inline void mma_s8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b, int c) {
+  for (int& sum : d) sum = c;
+  mma_s8_k16(d, a, b);
+}
 
 inline uint32_t load_acquire_system(const uint32_t* word) {
   return std::atomic_ref(*const_cast<uint32_t*>(word)).load(std::memory_order_acquire);
