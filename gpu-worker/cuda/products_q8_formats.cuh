@@ -1,7 +1,7 @@
 #pragma once
 // Everything that a format needs in products: included by the files that divide the formats among them.
 
-#include "gpu-worker/cuda/products_q8_tile.cuh"
+#include "gpu-worker/cuda/products_q8_tile_kernel.cuh"
 #include "gpu-worker/cuda/products_q8_window.cuh"
 
 namespace strata::gpu_worker::cuda {
