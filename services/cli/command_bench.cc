@@ -133,15 +133,13 @@ Status measure_model(const BenchOptions& options, BenchReport& report) {
   TRY(const auto load, load_options(options, folder));
   TRY(const auto file, prepare_model(options, folder, load, report.subject));
   TRY(const auto tokenizer, tokenizer::Tokenizer::from_gguf(file));
-  BenchMeasureOptions what{.url = {},
-                           .run_dir = folder.run_dir(),
-                           .clients = options.clients,
-                           .prompts = options.prompts,
-                           .tokens = options.tokens,
-                           .warm_up_tokens = options.warm_up_tokens,
-                           .never = {},
-                           .prompt = {},
-                           .cancelled = &stop_asked};
+  BenchMeasureOptions what;
+  what.run_dir = folder.run_dir();
+  what.clients = options.clients;
+  what.prompts = options.prompts;
+  what.tokens = options.tokens;
+  what.warm_up_tokens = options.warm_up_tokens;
+  what.cancelled = &stop_asked;
   const bool trained = report.subject.synthetic_weights.empty();
   const auto ends = tokenizer.end_of_generation();
   if (trained) what.never.assign(ends.begin(), ends.end());  // a made-up model hardly ever says them

@@ -78,7 +78,7 @@ class Bench(unittest.TestCase):
     def test_an_interrupt_cleans_up(self):
         arguments = [os.path.join(BIN, "strata"), "bench", *SMALL, "--synthetic", MODEL, "--warm-up", "1000000"]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            wait_for(lambda: any("arena" in name for name in left_behind() - self.before), 60, "the cluster's arena")
+            wait_for(lambda: any("arena" in name for name in left_behind() - self.before), 120, "the cluster's arena")
             time.sleep(1)
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=60)
