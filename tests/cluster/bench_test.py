@@ -1,6 +1,7 @@
 """`strata bench`: a synthetic model through a whole cluster, measured; nothing is left behind, and what is made up is said everywhere."""
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -12,11 +13,12 @@ from support import BIN, DEMO, Cluster, strata, wait_for
 MODEL = "demo-shape:layers=4:types=Q8_0/Q4_0:seed=3"
 # Two clusters at once would pin the same cores; small numbers, so that it is over soon.
 SMALL = ["--set", "engine.context_tokens=512", "--set", "experts.slots=50%", "--set", "cpu_experts.workers=1", "--set", "cpu_experts.threads=1",
-         "--tokens", "24", "--clients", "1,2", "--prompts", "64,128,30000", "--warm-up", "200"]
+         "--tokens", "24", "--clients", "1,2", "--prompts", "64,128,30000"]
 
 
 def left_behind():
-    return {name for name in os.listdir("/dev/shm") if name.startswith("strata-")}
+    """Folders of benches and segments of clusters."""
+    return {name for name in os.listdir("/dev/shm") if re.match(r"strata-(bench-|[0-9a-f]{8}-)", name)}
 
 
 class Bench(unittest.TestCase):
@@ -28,7 +30,7 @@ class Bench(unittest.TestCase):
 
     def bench(self, *arguments, timeout=240):
         path = os.path.join(self.folder, "report.json")
-        result = strata("bench", *SMALL, "--json", path, *arguments, timeout=timeout)
+        result = strata("bench", *SMALL, "--warm-up", "200", "--json", path, *arguments, timeout=timeout)
         self.assertEqual(result.returncode, 0, result.stderr)
         with open(path) as file:
             return result, json.load(file)
