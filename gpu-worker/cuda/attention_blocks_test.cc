@@ -68,7 +68,8 @@ void expect_same_choice(const ChoiceCase& choice) {
 
 TEST(AttentionBlocksTest, OneRowOfALongSequence) {
   expect_same_choice({.blocks_max = 9000, .wanted = 512, .positions = {35000}});
-  expect_same_choice({.blocks_max = 9000, .wanted = 512, .positions = {35000}, .ties = true});
+  // More tiles of keys than blocks of threads.
+  expect_same_choice({.blocks_max = 20000, .wanted = 512, .positions = {79997}, .ties = true});
 }
 
 TEST(AttentionBlocksTest, AsManyBlocksAsAreChosenAndOneMore) {

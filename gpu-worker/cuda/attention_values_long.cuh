@@ -13,7 +13,7 @@ inline constexpr uint32_t kLongTile =
     128;  // tokens whose weights are in shared memory, and as many that are being made
 
 template <uint32_t kHeads>
-struct LongShared {
+struct alignas(16) LongShared {
   float weights[2][kHeads][kLongTile];
   uint32_t first[2][kLongTile];  // where the token's values begin
   float scales[2][kLongTile];    // kQ8

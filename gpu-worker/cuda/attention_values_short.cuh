@@ -22,7 +22,7 @@ inline constexpr uint32_t kShortRowBytes =
 template <KvFormat kFormat>
 inline constexpr uint32_t kShortStages = kFormat == KvFormat::kF32 ? 3 : 5;
 
-struct ShortShared {
+struct alignas(16) ShortShared {
   float weights[2][kShortHeads][kShortTile];
   float scales[2][kShortTile];  // kQ8
   float lanes[kShortHeads][kSumLanes];

@@ -43,29 +43,22 @@ __device__ inline float dot_tile(uint32_t dim, Key key, Query query) {
       }
     }
   };
-  // Keys come from far away: those of the next 64 values are asked for before the present ones are used.
-  float keys[2][kTileKeys] = {};
-  const auto fetch = [&](uint32_t i) {
+  // Keys come from far away: those of the next 64 values are asked for as soon as there is room for them.
+  float first[kTileKeys] = {}, second[kTileKeys] = {};
+  const auto fetch = [&](float(&keys)[kTileKeys], uint32_t i) {
+    if (i >= dim) return;
 #pragma unroll
-    for (uint32_t side = 0; side < 2; ++side) {
-#pragma unroll
-      for (uint32_t t = 0; t < kTileKeys; ++t) {
-        if (i + side * kWarp < dim) keys[side][t] = key(t, i + side * kWarp);
-      }
-    }
+    for (uint32_t t = 0; t < kTileKeys; ++t) keys[t] = key(t, i);
   };
   uint32_t i = lane_index();
-  fetch(i);
+  fetch(first, i);
+  fetch(second, i + kWarp);
   for (; i < dim; i += 2 * kWarp) {
-    float now[2][kTileKeys];
-#pragma unroll
-    for (uint32_t side = 0; side < 2; ++side) {
-#pragma unroll
-      for (uint32_t t = 0; t < kTileKeys; ++t) now[side][t] = keys[side][t];
-    }
-    fetch(i + 2 * kWarp);
-    feed(low, now[0], i);
-    if (i + kWarp < dim) feed(high, now[1], i + kWarp);
+    feed(low, first, i);
+    fetch(first, i + 2 * kWarp);
+    if (i + kWarp >= dim) break;
+    feed(high, second, i + kWarp);
+    fetch(second, i + 3 * kWarp);
   }
   __syncwarp();
 #pragma unroll
