@@ -12,7 +12,7 @@ import support
 BUILD = os.path.dirname(support.BIN)
 PROGRAMS = ["strata", "strata-cache-manager", "strata-cpu-expert-worker", "strata-gateway", "strata-gpu-worker"]
 # What every C++ program takes from the system.
-SYSTEM = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so\.\d+")
+SYSTEM = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so\.[\d.]+")
 # The versions in Ubuntu 22.04, the oldest system that is meant.
 NEWEST = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (12,)}
 
