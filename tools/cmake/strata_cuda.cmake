@@ -2,8 +2,8 @@
 #
 # strata_cuda_library(NAME SOURCES a.cc b.cu DEPS strata_model CUDA_DEPS other): NAME for GPUs with STRATA_CUDA, NAME_emulated for tests;
 #   CUDA_DEPS are libraries made in this way.
-# strata_cuda_test(NAME SOURCES a_test.cc DEPS strata_model [TIMEOUT 300]): NAME runs on the emulation (label unit); with STRATA_CUDA also
-#   NAME_gpu on the GPU (label gpu), skipped with a reason where there is none.
+# strata_cuda_test(NAME SOURCES a_test.cc DEPS strata_model [TIMEOUT 300] [ALSO_SM 75]): NAME runs on the emulation (label unit), and as
+#   NAME_sm75 on that of an older GPU; with STRATA_CUDA also NAME_gpu on the GPU (label gpu), skipped with a reason where there is none.
 # strata_cuda_benchmark(NAME SOURCES a_bench.cc DEPS ...): on the GPU, with STRATA_CUDA and STRATA_BUILD_BENCHMARKS.
 
 if(STRATA_CUDA)
@@ -64,7 +64,7 @@ function(strata_cuda_test name)
   if(NOT STRATA_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;DEPS;CUDA_DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;ALSO_SM" "SOURCES;DEPS;CUDA_DEPS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
@@ -74,6 +74,10 @@ function(strata_cuda_test name)
   list(TRANSFORM arg_CUDA_DEPS APPEND _emulated OUTPUT_VARIABLE emulated_deps)
   strata_emulated_sources(emulated ${arg_SOURCES})
   strata_test(${name} SOURCES ${emulated} DEPS ${emulated_deps} ${arg_DEPS} TIMEOUT ${arg_TIMEOUT})
+  if(arg_ALSO_SM AND TARGET ${name})
+    add_test(NAME ${name}_sm${arg_ALSO_SM} COMMAND ${name})
+    set_tests_properties(${name}_sm${arg_ALSO_SM} PROPERTIES LABELS unit TIMEOUT ${arg_TIMEOUT} ENVIRONMENT STRATA_EMULATED_SM=${arg_ALSO_SM})
+  endif()
   if(STRATA_CUDA)
     strata_test(${name}_gpu SOURCES ${arg_SOURCES} ${CMAKE_SOURCE_DIR}/gpu-worker/cuda/gpu_test_main.cc
       DEPS ${arg_CUDA_DEPS} ${arg_DEPS} LABELS gpu TIMEOUT ${arg_TIMEOUT})

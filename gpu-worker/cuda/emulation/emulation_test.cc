@@ -11,7 +11,13 @@
 namespace strata::gpu_worker::cuda {
 namespace {
 
-TEST(EmulationDeathTest, ABarrierThatNotAllReachNamesKernelBlockAndThreads) {
+class EmulationDeathTest : public testing::Test {
+ protected:
+  // The dying process begins anew: it has its own streams, and reads its own environment.
+  EmulationDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(EmulationDeathTest, ABarrierThatNotAllReachNamesKernelBlockAndThreads) {
   EXPECT_DEATH(
       {
         run_missed_barrier(nullptr);
@@ -24,7 +30,7 @@ TEST(EmulationDeathTest, ABarrierThatNotAllReachNamesKernelBlockAndThreads) {
       "  1 of 64 threads have returned, thread 3 first");
 }
 
-TEST(EmulationDeathTest, AShuffleThatALaneLeavesOutNamesTheLanes) {
+TEST_F(EmulationDeathTest, AShuffleThatALaneLeavesOutNamesTheLanes) {
   auto out = DeviceBuffer<int>::create(32).value();
   EXPECT_DEATH(
       {
@@ -34,7 +40,7 @@ TEST(EmulationDeathTest, AShuffleThatALaneLeavesOutNamesTheLanes) {
       "missed_shuffle.*\n  thread 0 waits in __shfl_sync of lanes ffffffff\n  thread 8 waits");
 }
 
-TEST(EmulationDeathTest, AStoreBehindAnAllocationFaults) {
+TEST_F(EmulationDeathTest, AStoreBehindAnAllocationFaults) {
   auto out = DeviceBuffer<float>::create(1024).value();
   EXPECT_DEATH(
       {
@@ -44,7 +50,7 @@ TEST(EmulationDeathTest, AStoreBehindAnAllocationFaults) {
       "");
 }
 
-TEST(EmulationDeathTest, AMatrixProductNeedsSm80) {
+TEST_F(EmulationDeathTest, AMatrixProductNeedsSm80) {
   setenv("STRATA_EMULATED_SM", "75", 1);
   EXPECT_DEATH(
       {
