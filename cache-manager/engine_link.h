@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "cache-manager/arena_memory.h"
 #include "services/base/status.h"
 #include "services/residency/policy.h"
-#include "services/shm/arena.h"
 #include "services/shm/residency_table.h"
 #include "services/shm/usage_board.h"
 
@@ -23,13 +23,9 @@ struct Grant {
   uint64_t epoch = 0;
   uint32_t slot_count = 0;
   uint64_t slot_bytes = 0;
-  shm::Segment arena;
+  std::shared_ptr<ArenaMemory> arena;
   shm::ResidencyTable table;
   shm::UsageBoard usage;
-
-  std::span<std::byte> slot(uint32_t index) const {
-    return {shm::arena_slots(arena) + uint64_t{index} * slot_bytes, slot_bytes};
-  }
 };
 
 struct SlotExchange {

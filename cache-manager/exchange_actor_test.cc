@@ -43,8 +43,9 @@ struct FakeEngineMemory {
     grant->epoch = epoch;
     grant->slot_count = kSlots;
     grant->slot_bytes = kSlotBytes;
-    grant->arena = must(shm::Segment::attach(arena.name(), shm::SegmentKind::kArena, shm::kArenaLayoutVersion,
-                                             arena.bytes(), arena.instance_id()));
+    grant->arena = segment_arena(
+        must(shm::Segment::attach(arena.name(), shm::SegmentKind::kArena, shm::kArenaLayoutVersion,
+                                  arena.bytes(), arena.instance_id())));
     const shm::Segment& table_segment = table.segment();
     grant->table = must(shm::ResidencyTable::attach(table_segment.name(), table_segment.bytes(),
                                                     table_segment.instance_id()));

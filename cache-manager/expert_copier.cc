@@ -27,6 +27,20 @@ void CopyThread::copy(std::shared_ptr<Grant> grant, SlotExchange exchange,
   ready_.notify_one();
 }
 
+void CopyThread::write(const model::LayerExperts& layer, const Job& job) {
+  const Grant& grant = *job.grant;
+  CHECK(layer.record_bytes() <= grant.slot_bytes && job.exchange.slot < grant.slot_count,
+        "a record of {} bytes for slot {} of {}, {} bytes each", layer.record_bytes(), job.exchange.slot,
+        grant.slot_count, grant.slot_bytes);
+  const uint64_t slot = uint64_t{job.exchange.slot} * grant.slot_bytes;
+  Status status;
+  for (const model::RecordPart& part : layer.record_parts(job.exchange.incoming.expert)) {
+    if (status.ok()) status = grant.arena->write(slot + part.offset, part.bytes);
+  }
+  if (status.ok()) status = grant.arena->finish();
+  CHECK(status.ok(), "{}", status.message());
+}
+
 void CopyThread::run() {
   sys::name_this_thread("copy");
   std::unique_lock lock(mutex_);
@@ -38,10 +52,7 @@ void CopyThread::run() {
     bool skip = stop_;
     lock.unlock();
     const model::LayerExperts& layer = experts_.layers.at(job.exchange.incoming.layer);
-    std::span<std::byte> slot = job.grant->slot(job.exchange.slot);
-    CHECK(layer.record_bytes() <= slot.size(), "a record of {} bytes for a slot of {}", layer.record_bytes(),
-          slot.size());
-    if (!skip) layer.write_record(job.exchange.incoming.expert, slot.data());
+    if (!skip) write(layer, job);
     job.done(layer.record_bytes());
     job = {};
     lock.lock();

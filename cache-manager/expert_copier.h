@@ -18,7 +18,9 @@ namespace strata::cache_manager {
 class ExpertCopier {
  public:
   virtual ~ExpertCopier() = default;
-  // Calls done(bytes) when the slot holds the expert; on any thread. Always called.
+  // Calls done(bytes) when the slot holds the expert; on any thread. Always called, unless the arena cannot
+  // be written: what a GPU refuses once it refuses for ever, so that ends the process, and the supervisor
+  // starts another.
   virtual void copy(std::shared_ptr<Grant> grant, SlotExchange exchange,
                     std::function<void(uint64_t bytes)> done) = 0;
 };
@@ -37,6 +39,7 @@ class CopyThread final : public ExpertCopier {
     std::function<void(uint64_t)> done;
   };
   void run();
+  void write(const model::LayerExperts& layer, const Job& job);
 
   const model::ExpertTable& experts_;
   std::mutex mutex_;

@@ -10,18 +10,31 @@ namespace strata::cache_manager {
 
 namespace {
 
+Result<std::shared_ptr<ArenaMemory>> open_arena(const v1::AttachCacheResponse& response) {
+  const bool on_gpu = !response.arena_cuda_ipc().empty();
+  const uint64_t slots_bytes = uint64_t{response.slot_count()} * response.slot_bytes();
+  const uint64_t least =
+      on_gpu ? slots_bytes : shm::arena_bytes(response.slot_count(), response.slot_bytes());
+  if (response.arena_bytes() < least) {
+    return fail(Code::kFailedPrecondition, "an arena of {} bytes for {} slots of {} bytes",
+                response.arena_bytes(), response.slot_count(), response.slot_bytes());
+  }
+  if (on_gpu) {
+    TRY(auto arena, cuda_arena(response.arena_cuda_ipc(), response.arena_bytes()));
+    return arena;
+  }
+  TRY(auto segment,
+      shm::Segment::attach(response.arena_segment(), shm::SegmentKind::kArena, shm::kArenaLayoutVersion,
+                           response.arena_bytes(), response.arena_instance_id()));
+  return segment_arena(std::move(segment));
+}
+
 Result<std::shared_ptr<Grant>> map_grant(const v1::AttachCacheResponse& response) {
   auto grant = std::make_shared<Grant>();
   grant->epoch = response.epoch();
   grant->slot_count = response.slot_count();
   grant->slot_bytes = response.slot_bytes();
-  if (response.arena_bytes() != shm::arena_bytes(response.slot_count(), response.slot_bytes())) {
-    return fail(Code::kFailedPrecondition, "an arena of {} bytes for {} slots of {} bytes",
-                response.arena_bytes(), response.slot_count(), response.slot_bytes());
-  }
-  TRY(grant->arena,
-      shm::Segment::attach(response.arena_segment(), shm::SegmentKind::kArena, shm::kArenaLayoutVersion,
-                           response.arena_bytes(), response.arena_instance_id()));
+  TRY(grant->arena, open_arena(response));
   TRY(grant->table, shm::ResidencyTable::attach(response.table_segment(), response.table_bytes(),
                                                 response.table_instance_id()));
   TRY(grant->usage, shm::UsageBoard::attach(response.usage_segment(), response.usage_bytes(),

@@ -46,7 +46,8 @@ EngineProbe::EngineProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics
       "Routed expert uses by where they were computed; cpu: the expert was not resident.";
   followers_.follow(metrics.counter(uses, uses_help, {{"served_by", "vram"}}), sources_.dispatch->hits);
   followers_.follow(metrics.counter(uses, uses_help, {{"served_by", "cpu"}}), sources_.dispatch->misses);
-  metrics.counter(uses, uses_help, {{"served_by", "pcie_copy"}});  // this device has neither
+  followers_.follow(metrics.counter(uses, uses_help, {{"served_by", "pcie_copy"}}),
+                    sources_.dispatch->copies);
   metrics.counter(uses, uses_help, {{"served_by", "disk"}});
 
   metrics.gauge("strata_expert_slots", "Arena slots over all layers.").Set(plan.slots);
@@ -54,8 +55,13 @@ EngineProbe::EngineProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics
       .Set(static_cast<double>(plan.item("arena").bytes));
   metrics.gauge("strata_model_load_seconds", "From process start to ready.").Set(load_seconds);
   const std::string host_help = "Host memory planned, by use.";
+  const std::string vram_help = "Device memory planned, by use.";
   for (const PlanItem& item : plan.items) {
-    metrics.gauge("strata_host_bytes", host_help, {{"use", item.use}}).Set(static_cast<double>(item.bytes));
+    const std::string use = plan.on_gpu && item.use == "arena" ? "experts" : item.use;
+    metrics
+        .gauge(plan.on_gpu ? "strata_vram_bytes" : "strata_host_bytes", plan.on_gpu ? vram_help : host_help,
+               {{"use", use}})
+        .Set(static_cast<double>(item.bytes));
   }
   for (const char* unused : {"conv", "kv_stream"})
     metrics.gauge("strata_host_bytes", host_help, {{"use", unused}});

@@ -20,6 +20,7 @@ namespace strata::gpu_worker {
 struct DispatchCounters {
   std::atomic<uint64_t> hits{0};       // pairs served from the arena
   std::atomic<uint64_t> misses{0};     // pairs served by the CPU (workers or fallback)
+  std::atomic<uint64_t> copies{0};     // pairs whose expert was copied to the device for the window
   std::atomic<uint64_t> fallbacks{0};  // of those, computed here because no worker could
   std::atomic<uint64_t> wait_us{0};    // time after that until every missed part was there
 };

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "gpu-worker/device_factory.h"
 #include "gpu-worker/engine_probe.h"
 #include "gpu-worker/engine_service.h"
 #include "gpu-worker/expert_hub_service.h"
 #include "gpu-worker/expert_workers.h"
-#include "gpu-worker/host/host_device.h"
 #include "gpu-worker/plan.h"
 #include "gpu-worker/residency_service.h"
 #include "gpu-worker/watchdog.h"
@@ -33,31 +33,19 @@
 namespace strata::gpu_worker {
 namespace {
 
-Status check_device(const config::Settings& settings) {
-  if (settings.device_type() == "host") return {};
-  return fail(
-      Code::kUnimplemented,
-      "device.type: this build has no {} device; use device.type: host, or a build with STRATA_CUDA=ON",
-      settings.device_type().value);
-}
-
 // What is known once the file has been read and the memory planned; nothing large has been allocated yet.
 struct Loaded {
   model::ModelWeights weights;
-  MemoryPlan plan;
+  uint32_t context_tokens = 0;
   std::string fingerprint;
   std::string model_name;
   std::string synthetic_routing;  // engine.synthetic_routing
 };
 
 Result<Loaded> load(const config::Settings& settings) {
-  TRY_OK(check_device(settings));
   TRY(auto file, gguf::GgufFile::open(settings.model_path().string()));
   TRY(auto weights, model::load_model(file));
   TRY(uint32_t context_tokens, planned_context(weights.config, settings));
-  TRY(auto plan, make_plan(weights.config, settings, context_tokens,
-                           plan_input(weights, context_tokens, sys::available_memory_bytes())));
-  for (const std::string& line : plan.lines()) obs::info("plan", "{}", line);
   if (file.find(synthetic::kSyntheticKey) != nullptr)
     obs::warn("model", "the weights are synthetic: answers are meaningless");
   if (weights.config.draft_layers > 0) {
@@ -65,7 +53,7 @@ Result<Loaded> load(const config::Settings& settings) {
   }
   std::string name = settings.model_name().empty() ? weights.config.name : settings.model_name();
   return Loaded{.weights = std::move(weights),
-                .plan = std::move(plan),
+                .context_tokens = context_tokens,
                 .fingerprint = file.fingerprint(),
                 .model_name = std::move(name),
                 .synthetic_routing = settings.engine_synthetic_routing()};
@@ -93,8 +81,8 @@ Result<std::unique_ptr<model::RoutingOverride>> synthetic_routing(const config::
 // The peers that should be attached and are not.
 using MissingPeers = std::function<std::vector<std::string>()>;
 
-void fill_status(v1::GetStatusResponse& status, const Loaded& loaded, Device& device, const WindowLoop& loop,
-                 const MissingPeers& missing_peers) {
+void fill_status(v1::GetStatusResponse& status, const Loaded& loaded, const MemoryPlan& plan, Device& device,
+                 const WindowLoop& loop, const MissingPeers& missing_peers) {
   auto fact = [&](const char* name, std::string value) {
     v1::Fact& added = *status.add_facts();
     added.set_name(name);
@@ -106,12 +94,11 @@ void fill_status(v1::GetStatusResponse& status, const Loaded& loaded, Device& de
   if (!loaded.synthetic_routing.empty())
     fact("routing", fmt::format("SYNTHETIC ({}): answers are meaningless", loaded.synthetic_routing));
   fact("experts resident", fmt::format("{} of {} slots, {} experts", device.residents().slots_used(),
-                                       loaded.plan.slots, loaded.plan.experts_total));
+                                       plan.slots, plan.experts_total));
   fact("sequences running",
-       fmt::format("{} of {}", counters.sequences_running.load(std::memory_order_relaxed),
-                   loaded.plan.sequences));
+       fmt::format("{} of {}", counters.sequences_running.load(std::memory_order_relaxed), plan.sequences));
   fact("windows", fmt::format("{}", counters.windows.load(std::memory_order_relaxed)));
-  fact("kv", fmt::format("{} MiB", loaded.plan.item("kv").bytes >> 20));
+  fact("kv", fmt::format("{} MiB", plan.item("kv").bytes >> 20));
   std::vector<std::string> missing = missing_peers();
   for (const std::string& name : missing) status.add_degraded(name);
   status.set_state(missing.empty() ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_DEGRADED);
@@ -120,17 +107,17 @@ void fill_status(v1::GetStatusResponse& status, const Loaded& loaded, Device& de
 }
 
 v1::GetEngineResponse engine_facts(const config::Settings& settings, const Loaded& loaded,
-                                   const Device& device) {
+                                   const MemoryPlan& plan, const Device& device) {
   v1::GetEngineResponse facts;
   facts.set_model_name(loaded.model_name);
   facts.set_model_fingerprint(loaded.fingerprint);
   facts.set_numerics(settings.numerics().value);
   facts.set_device_type(std::string(device.type()));
-  facts.set_context_tokens(loaded.plan.context_tokens);
-  facts.set_sequences_max(loaded.plan.sequences);
-  facts.set_prefill_chunk_tokens(loaded.plan.prefill_chunk_tokens);
-  facts.set_expert_slots(loaded.plan.slots);
-  facts.set_experts_total(loaded.plan.experts_total);
+  facts.set_context_tokens(plan.context_tokens);
+  facts.set_sequences_max(plan.sequences);
+  facts.set_prefill_chunk_tokens(plan.prefill_chunk_tokens);
+  facts.set_expert_slots(plan.slots);
+  facts.set_experts_total(plan.experts_total);
   return facts;
 }
 
@@ -144,7 +131,12 @@ Status run(const rpc::ProcessContext& context) {
     obs::info("main", "removed {} shared-memory segments of an earlier gpu-worker", removed);
   }
   TRY(const auto loaded, load(settings));
-  const MemoryPlan& plan = loaded.plan;
+  const DeviceInputs inputs{
+      .settings = &settings, .weights = &loaded.weights, .context_tokens = loaded.context_tokens};
+  TRY(const auto factory,
+      settings.device_type() == "cuda" ? cuda_device_factory(inputs) : host_device_factory(inputs));
+  const MemoryPlan& plan = factory->plan();
+  for (const std::string& line : plan.lines()) obs::info("plan", "{}", line);
 
   // Torn down in reverse: services before the loop that they submit to, the loop before its device.
   const sys::Topology topology = sys::machine_topology();
@@ -156,15 +148,11 @@ Status run(const rpc::ProcessContext& context) {
                          .wait = window_loop.wait,
                          .keep_awake = !window_loop.wait.yield});
   TRY(const auto routing, synthetic_routing(settings, loaded.weights));
-  bool exact = settings.numerics() == "exact";
-  TRY(auto device,
-      HostDevice::create({.weights = &loaded.weights,
-                          .plan = plan,
-                          .numerics = exact ? quant::Numerics::kExact : quant::Numerics::kReproducible,
-                          .threads = expert::host_device_threads(settings, topology),
-                          .run_id = context.run_id,
-                          .workers = &workers,
-                          .routing = routing.get()}));
+  TRY(const auto device, factory->create({.run_id = context.run_id,
+                                          .topology = topology,
+                                          .wait = window_loop.wait,
+                                          .workers = &workers,
+                                          .routing = routing.get()}));
   WindowLoop loop({.device = device.get(),
                    .context_tokens = plan.context_tokens,
                    .prefill_chunk_tokens = plan.prefill_chunk_tokens,
@@ -190,7 +178,7 @@ Status run(const rpc::ProcessContext& context) {
   services.push_back(std::make_unique<EngineService>(EngineServiceOptions{
       .loop = &loop,
       .limits = {.vocab = loaded.weights.config.vocab, .context_tokens = plan.context_tokens},
-      .facts = engine_facts(settings, loaded, *device),
+      .facts = engine_facts(settings, loaded, plan, *device),
       .fill = [&](v1::GetEngineResponse& response) {
         response.set_expert_slots_used(device->residents().slots_used());
         for (const std::string& name : missing_peers()) response.add_degraded(name);
@@ -205,7 +193,7 @@ Status run(const rpc::ProcessContext& context) {
                           .name = context.name,
                           .status =
                               [&](v1::GetStatusResponse& status) {
-                                fill_status(status, loaded, *device, loop, missing_peers);
+                                fill_status(status, loaded, plan, *device, loop, missing_peers);
                               },
                           .metrics = metrics,
                           .config_hash = context.config_hash,

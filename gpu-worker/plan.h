@@ -32,6 +32,7 @@ struct MemoryPlan {
   shm::BoardGeometry board;
   std::vector<PlanItem> items;
   uint64_t available_bytes = 0;
+  bool on_gpu = false;  // the items are in device memory
 
   uint64_t total_bytes() const;
   const PlanItem& item(std::string_view use) const;

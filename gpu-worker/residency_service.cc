@@ -27,6 +27,7 @@ v1::AttachCacheResponse grant(Device& device, uint64_t epoch) {
   response.set_epoch(epoch);
   ArenaHandle arena = device.arena();
   response.set_arena_segment(arena.segment);
+  response.set_arena_cuda_ipc(arena.cuda_ipc);
   response.set_arena_bytes(arena.bytes);
   response.set_arena_instance_id(arena.instance_id);
   response.set_slot_count(arena.slot_count);

@@ -59,6 +59,7 @@ class ResidentTable final : public ResidentExperts {
 
   // Any thread.
   uint32_t slot_count() const { return static_cast<uint32_t>(entries_.size()); }
+  std::byte* slots() const { return slots_; }
   uint32_t slots_used() const { return used_.load(std::memory_order_relaxed); }
   uint64_t residency_epoch() const { return table_.header().epoch.load(std::memory_order_relaxed); }
   const shm::Segment& segment() const { return table_.segment(); }

@@ -24,8 +24,8 @@ namespace {
 
 // Changes of logits that windows can bring to the device; a request with more of them is sampled on the host.
 constexpr std::size_t kLogitChangesMax = 65536;
-// One small window in so many carries stage marks, and speaks for the others: they cost a few percent there. Large ones carry them
-// always.
+// One small window in so many carries stage marks, and speaks for the others: they cost a few percent there.
+// Large ones carry them always.
 constexpr uint64_t kMarkEvery = 16;
 constexpr uint32_t kRowsPerPiece = 4;
 
@@ -48,12 +48,6 @@ struct Wanted {
   uint32_t row = 0;
   bool on_host = false;  // the host samples it
 };
-
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 
@@ -140,7 +134,7 @@ struct CudaDevice::Impl {
   std::vector<Wanted> wanted;
   std::vector<LogitChange> window_changes;
   std::vector<int32_t> tokens;
-  std::vector<uint64_t> table_rows;  // (rows, ngram_rows)
+  std::vector<uint64_t> table_row_ids;  // (rows, ngram_rows)
   uint64_t windows = 0;
   uint64_t small_windows = 0;
   StageSeconds stages{};
@@ -164,7 +158,7 @@ CudaDevice::Impl::Impl(const CudaDeviceOptions& given)
   segment_of_row.reserve(rows);
   wanted.reserve(given.plan.limits.logit_rows);
   tokens.reserve(rows);
-  if (config.ngram_layer >= 0) table_rows.resize(std::size_t{rows} * config.ngram_rows());
+  if (config.ngram_layer >= 0) table_row_ids.resize(std::size_t{rows} * config.ngram_rows());
 }
 
 Status CudaDevice::Impl::allocate() {
@@ -335,10 +329,11 @@ void CudaDevice::Impl::fill_row(std::span<const DeviceRow> rows, uint32_t index)
   rope.turn_at(position, input.turns + turn);
   // The indexer block that ends with the row; rows that end none have one before the sequence begins, which
   // nobody reads.
-  uint32_t block = 0;
+  uint32_t block_tokens = 0;
   for (uint32_t layer = 0; layer < config.layers; ++layer)
-    block = std::max(block, config.block_tokens[layer]);
-  rope.turn_at(block > 0 && position + 1 >= block ? position + 1 - block : 0, input.block_turns + turn);
+    block_tokens = std::max(block_tokens, config.block_tokens[layer]);
+  rope.turn_at(block_tokens > 0 && position + 1 >= block_tokens ? position + 1 - block_tokens : 0,
+               input.block_turns + turn);
 
   const model::ModelWeights& weights = *options.weights;
   float* embedded = input.embedded + std::size_t{index} * config.hidden;
@@ -354,10 +349,10 @@ void CudaDevice::Impl::fill_row(std::span<const DeviceRow> rows, uint32_t index)
   int32_t context[model::kNgramSizeMax];
   for (uint32_t back = 0; back <= before; ++back)
     context[back] = back <= in_segment ? tokens[index - back] : history[before + in_segment - back];
-  uint64_t table_rows[2 * model::kNgramSizeMax * 16];
-  model::look_up_ngram(config, weights.ngram, {context, config.ngram_size},
-                       std::span(table_rows).subspan(std::size_t{index} * config.ngram_rows(), config.ngram_rows()),
-                       input.ngram + std::size_t{index} * config.hidden);
+  model::look_up_ngram(
+      config, weights.ngram, {context, config.ngram_size},
+      std::span(table_row_ids).subspan(std::size_t{index} * config.ngram_rows(), config.ngram_rows()),
+      input.ngram + std::size_t{index} * config.hidden);
 }
 
 void CudaDevice::Impl::fill_rows(std::span<const DeviceRow> rows) {
@@ -450,7 +445,7 @@ Status CudaDevice::Impl::await() {
     if (finished == cudaSuccess) return {};
     if (finished != cudaErrorNotReady) return cuda_status(finished, "the window");
     if (const uint32_t pairs = boards->tend(); pairs > 0) count(counters.fallbacks, pairs);
-    relax();
+    shm::relax(options.wait);
   }
 }
 
@@ -503,7 +498,7 @@ void CudaDevice::Impl::count_uses(std::span<const DeviceRow> rows) {
     }
   }
   count(counters.hits, hits);
-  count(counters.misses, misses);
+  count(shape.streams_experts ? counters.copies : counters.misses, misses);
   shm::UsageHeader& header = usage.header();
   count(header.prefill_tokens, prompt_rows);
   count(header.decode_tokens, rows.size() - prompt_rows);
@@ -514,10 +509,11 @@ void CudaDevice::Impl::count_uses(std::span<const DeviceRow> rows) {
 Result<std::unique_ptr<CudaDevice>> CudaDevice::create(const CudaDeviceOptions& options) {
   auto impl = std::make_unique<Impl>(options);
   TRY_OK(impl->allocate());
+  // Before anything of the file is registered: a copy's source must not lie half within such memory.
+  TRY_OK(impl->make_forward());
   impl->registered = RegisteredExperts(*options.weights);
   if (const std::string& refusal = impl->registered.refusal(); !refusal.empty())
     obs::warn("device", "experts cannot be locked in memory, long prompts are read more slowly: {}", refusal);
-  TRY_OK(impl->make_forward());
   return std::unique_ptr<CudaDevice>(new CudaDevice(std::move(impl)));
 }
 

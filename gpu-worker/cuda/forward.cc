@@ -249,6 +249,7 @@ void Forward::Pass::compute_list(const DeviceMoe& weights, uint32_t list) {
                    .hits = b.moe.lists.list(list),
                    .rows = rows(),
                    .top_k = config.experts_used,
+                   .groups_max = list == 0 ? 0 : o.batch_experts,
                    .x_q8 = b.block_input_q8,
                    .x = {b.block_input, config.hidden},
                    .parts = b.moe.parts,

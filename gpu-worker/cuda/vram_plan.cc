@@ -77,6 +77,7 @@ Result<VramPlan> make_vram_plan(const model::ModelWeights& weights, const config
     memory.experts_total += layer.moe.experts.count;
     experts_max = std::max(experts_max, layer.moe.experts.count);
   }
+  memory.on_gpu = true;
   memory.sequences = settings.engine_sequences();
   memory.context_tokens = context_tokens;
   memory.slot_bytes = shm::arena_slot_bytes(weights.max_expert_record_bytes());

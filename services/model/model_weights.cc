@@ -213,12 +213,17 @@ expert::ExpertWeights LayerExperts::expert_at(const std::byte* record, uint32_t 
           .down = expert_matrix(down, record + down_offset(), down_scale, index)};
 }
 
-void LayerExperts::write_record(uint32_t index, std::byte* record) const {
+std::array<RecordPart, 3> LayerExperts::record_parts(uint32_t index) const {
   const expert::ExpertWeights source = expert(index);
-  for (const Matrix* part : {&source.gate, &source.up, &source.down}) {
-    std::memcpy(record, part->data, matrix_bytes(*part));
-    record += align_part(matrix_bytes(*part));
-  }
+  const auto part = [](const Matrix& matrix, std::size_t offset) {
+    return RecordPart{{matrix.data, matrix_bytes(matrix)}, offset};
+  };
+  return {part(source.gate, 0), part(source.up, up_offset()), part(source.down, down_offset())};
+}
+
+void LayerExperts::write_record(uint32_t index, std::byte* record) const {
+  for (const RecordPart& part : record_parts(index))
+    std::memcpy(record + part.offset, part.bytes.data(), part.bytes.size());
 }
 
 std::size_t ModelWeights::max_expert_record_bytes() const {

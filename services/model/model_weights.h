@@ -2,6 +2,8 @@
 // Every tensor of the model bound to its role, shape-checked, pointing into the mapped file (nothing is
 // copied).
 
+#include <array>
+#include <span>
 #include <vector>
 
 #include "services/expert/expert.h"
@@ -54,6 +56,12 @@ struct NgramWeights {
   Vector conv;                             // (C*H, K2)
 };
 
+// One of the three matrices of an expert, and where it lies in a record.
+struct RecordPart {
+  std::span<const std::byte> bytes;  // in the mapped file
+  std::size_t offset = 0;
+};
+
 // The routed experts of one layer. Types, width and count are the layer's own.
 struct LayerExperts {
   uint32_t count = 0;
@@ -70,6 +78,7 @@ struct LayerExperts {
   std::size_t down_offset() const;
   // The same expert read from a record (an arena slot) instead of the file.
   expert::ExpertWeights expert_at(const std::byte* record, uint32_t index) const;
+  std::array<RecordPart, 3> record_parts(uint32_t index) const;
   // Copies the expert's three pieces from the file into a record.
   void write_record(uint32_t index, std::byte* record) const;
 };

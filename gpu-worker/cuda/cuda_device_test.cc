@@ -1,0 +1,306 @@
+// The cuda device against the host device: the same windows give the same bits, however they are cut,
+// whatever is resident, whoever computes the misses. Judged by log-probabilities that the host computes from
+// the device's logits: their equality needs equal logits.
+
+#include "gpu-worker/cuda/cuda_device.h"
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include "gpu-worker/host/host_device.h"
+#include "services/base/check.h"
+#include "services/sys/cpus.h"
+#include "tests/support/expert_board_support.h"
+#include "tests/support/test_data.h"
+
+namespace strata::gpu_worker::cuda {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+constexpr uint32_t kContext = 64;
+constexpr uint32_t kSequences = 3;
+
+model::ModelWeights load(const std::string& path) {
+  auto file = gguf::GgufFile::open(path);
+  CHECK(file.has_value(), "{}", file.error().message());
+  auto loaded = model::load_model(*file);
+  CHECK(loaded.has_value(), "{}", loaded.error().message());
+  return std::move(*loaded);
+}
+
+// Float weights and three layers: what takes a second on a GPU takes many on the emulation.
+const model::ModelWeights& tiny_weights() {
+  static const model::ModelWeights weights = load((tests::tiny_folder() / "trunk-f32.gguf").string());
+  return weights;
+}
+// Quantized weights of several types.
+const model::ModelWeights& demo_weights() {
+  static const model::ModelWeights weights = load(tests::models_golden_model().string());
+  return weights;
+}
+
+Tokens made_up_tokens(const model::ModelWeights& weights, uint32_t count, uint32_t seed) {
+  Tokens tokens;
+  uint32_t value = seed;
+  for (uint32_t i = 0; i < count; ++i) {
+    value = value * 1664525 + 1013904223;
+    tokens.push_back(static_cast<int32_t>((value >> 8) % weights.config.vocab));
+  }
+  return tokens;
+}
+
+// Sampled on the host, so that every bit of the logits counts.
+model::SamplingParams all_bits() {
+  return {.temperature = 1.0f, .top_k = 0, .seed = 7, .logprobs = true, .top_logprobs = 20};
+}
+
+struct Setup {
+  std::string slots = "25%";
+  std::string kv = "float32";
+  uint32_t chunk = 40;
+  uint32_t stream_rows_min = 32;
+};
+
+std::unique_ptr<config::Settings> settings_of(const Setup& setup) {
+  auto settings = std::make_unique<config::Settings>();
+  settings->engine_sequences.set(kSequences);
+  settings->engine_context_tokens.set(kContext);
+  settings->engine_prefill_chunk_tokens.set(config::Count(setup.chunk));
+  settings->experts_stream_tokens_min.set(setup.stream_rows_min);
+  settings->cpu_experts_workers.set(0);
+  CHECK(settings->find("experts.slots")->parse(setup.slots).ok());
+  CHECK(settings->find("device.kv")->parse(setup.kv).ok());
+  return settings;
+}
+
+class Cuda {
+ public:
+  explicit Cuda(const model::ModelWeights& weights, const Setup& setup = {}) : weights_(weights) {
+    const auto settings = settings_of(setup);
+    auto vram = open_gpu();
+    CHECK(vram.has_value(), "{}", vram.error().message());
+    auto plan = make_vram_plan(weights, *settings, kContext, *vram);
+    CHECK(plan.has_value(), "{}", plan.error().message());
+    workers_ = std::make_unique<ExpertWorkers>(ExpertWorkersOptions{.run_id = "cudatest",
+                                                                    .geometry = plan->memory.board,
+                                                                    .lost_after_ms = 1000,
+                                                                    .expected = 0,
+                                                                    .keep_awake = true});
+    auto device = CudaDevice::create(
+        {.weights = &weights, .plan = *plan, .threads = 2, .run_id = "cudatest", .workers = workers_.get()});
+    CHECK(device.has_value(), "{}", device.error().message());
+    device_ = std::move(*device);
+  }
+  Device& device() { return *device_; }
+  ExpertWorkers& workers() { return *workers_; }
+
+  // Puts `count` experts into the first slots, spread over the layers, beginning with expert `first`.
+  void fill(uint32_t count, uint32_t first = 0) {
+    const ArenaHandle arena = device_->arena();
+    std::byte* slots = device_->residents().slots();
+    ResidentTable& residents = device_->residents();
+    const uint64_t epoch = residents.begin_attachment();
+    std::vector<std::byte> record(arena.slot_bytes);
+    for (uint32_t slot = 0; slot < count; ++slot) {
+      const auto layer = static_cast<uint32_t>(slot % weights_.layers.size());
+      const model::LayerExperts& experts = weights_.layers[layer].moe.experts;
+      const auto expert = static_cast<uint32_t>((first + slot / weights_.layers.size()) % experts.count);
+      const ExpertExchange exchange{.slot = slot, .layer = layer, .expert = expert};
+      ASSERT_EQ(residents.retire(epoch, {&exchange, 1}).value(), std::vector<bool>{true});
+      experts.write_record(expert, record.data());
+      ASSERT_EQ(cudaMemcpy(slots + slot * arena.slot_bytes, record.data(), experts.record_bytes(),
+                           cudaMemcpyHostToDevice),
+                cudaSuccess);
+      ASSERT_TRUE(residents.land(epoch, {&slot, 1}).has_value());
+    }
+    residents.end_attachment(epoch);
+  }
+
+ private:
+  const model::ModelWeights& weights_;
+  std::unique_ptr<ExpertWorkers> workers_;
+  std::unique_ptr<Device> device_;
+};
+
+class Host {
+ public:
+  explicit Host(const model::ModelWeights& weights) {
+    config::Settings settings;
+    settings.engine_sequences.set(kSequences);
+    settings.engine_prefill_chunk_tokens.set(config::Count(40));
+    settings.cpu_experts_workers.set(0);
+    CHECK(settings.find("experts.slots")->parse("0").ok());
+    auto plan = make_plan(weights.config, settings, kContext,
+                          plan_input(weights, kContext, sys::available_memory_bytes()));
+    CHECK(plan.has_value(), "{}", plan.error().message());
+    workers_ = std::make_unique<ExpertWorkers>(
+        ExpertWorkersOptions{.run_id = "cudatesthost", .geometry = plan->board, .expected = 0});
+    auto device = HostDevice::create({.weights = &weights,
+                                      .plan = *plan,
+                                      .threads = 2,
+                                      .run_id = "cudatesthost",
+                                      .workers = workers_.get()});
+    CHECK(device.has_value(), "{}", device.error().message());
+    device_ = std::move(*device);
+  }
+  Device& device() { return *device_; }
+
+ private:
+  std::unique_ptr<ExpertWorkers> workers_;
+  std::unique_ptr<Device> device_;
+};
+
+// What a window says about its rows: every number of every choice.
+struct Said {
+  uint32_t row;
+  bool usable;
+  int32_t id;
+  float logprob;
+  std::vector<std::pair<int32_t, float>> top;
+  bool operator==(const Said&) const = default;
+};
+std::vector<Said> said(const std::vector<RowChoice>& choices) {
+  std::vector<Said> all;
+  for (const RowChoice& choice : choices)
+    all.push_back({choice.row, choice.usable, choice.token.id, choice.token.logprob, choice.token.top});
+  return all;
+}
+
+// A part of a window: so many of the sequence's tokens, the last of which wants a choice.
+struct Part {
+  uint32_t sequence;
+  uint32_t count;
+};
+using Script = std::vector<std::vector<Part>>;
+
+// Runs the script; the sequences read their tokens one part after the other.
+std::vector<std::vector<Said>> run(Device& device, const std::vector<Tokens>& tokens, const Script& script,
+                                   const model::SamplingParams& sampling) {
+  std::vector<SequenceId> ids;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    auto id = device.open_sequence();
+    CHECK(id.has_value(), "{}", id.error().message());
+    ids.push_back(*id);
+  }
+  std::vector<uint32_t> read(tokens.size());
+  std::vector<std::vector<Said>> answers;
+  for (const auto& parts : script) {
+    std::vector<DeviceRow> rows;
+    for (const Part& part : parts) {
+      for (uint32_t i = 0; i < part.count; ++i) {
+        DeviceRow row{.sequence = ids[part.sequence],
+                      .token = tokens[part.sequence].at(read[part.sequence]++),
+                      .is_prompt = part.count > 1,
+                      .sample = {}};
+        if (i + 1 == part.count)
+          row.sample = {.params = &sampling, .position = read[part.sequence], .prompt = {}, .generated = {}};
+        rows.push_back(row);
+      }
+    }
+    std::vector<RowChoice> choices;
+    const Status status = device.run_window(rows, choices);
+    EXPECT_TRUE(status.ok()) << status.message();
+    answers.push_back(said(choices));
+  }
+  for (const SequenceId id : ids) device.close_sequence(id);
+  return answers;
+}
+
+std::vector<Tokens> three_prompts(const model::ModelWeights& weights) {
+  return {made_up_tokens(weights, 50, 1), made_up_tokens(weights, 30, 2), made_up_tokens(weights, 10, 3)};
+}
+// Chunks of many sizes, decoding of one to three sequences, and windows that hold both.
+const Script kMixed = {{{0, 7}},
+                       {{0, 1}},
+                       {{1, 20}, {0, 1}},
+                       {{0, 1}, {1, 1}},
+                       {{0, 1}, {1, 1}},   // a shape's second time is captured, ...
+                       {{0, 1}, {1, 1}},   // ... its third a graph
+                       {{2, 5}, {0, 33}},  // copies experts
+                       {{0, 1}, {1, 2}, {2, 3}},
+                       {{0, 1}, {1, 1}}};
+
+class CudaDeviceTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    shm::remove_stale_segments("cudatest");
+    shm::remove_stale_segments("cudatesthost");
+  }
+};
+
+TEST_F(CudaDeviceTest, GivesTheBitsOfTheHostDevice) {
+  const auto tokens = three_prompts(tiny_weights());
+  Host host(tiny_weights());
+  const auto expected = run(host.device(), tokens, kMixed, all_bits());
+  Cuda cuda(tiny_weights(), {.slots = "50%"});
+  cuda.fill(static_cast<uint32_t>(tiny_weights().layers.size()) * 3);
+  EXPECT_EQ(run(cuda.device(), tokens, kMixed, all_bits()), expected);
+  EXPECT_EQ(run(cuda.device(), tokens, kMixed, all_bits()), expected) << "in sequences that were used before";
+}
+
+TEST_F(CudaDeviceTest, GivesTheBitsOfTheHostDeviceWithQuantizedWeights) {
+  const auto tokens = three_prompts(demo_weights());
+  Host host(demo_weights());
+  Cuda cuda(demo_weights(), {.slots = "50%"});
+  cuda.fill(static_cast<uint32_t>(demo_weights().layers.size()) * 3);
+  EXPECT_EQ(run(cuda.device(), tokens, kMixed, all_bits()), run(host.device(), tokens, kMixed, all_bits()));
+}
+
+TEST_F(CudaDeviceTest, ChoosesOnTheDeviceWhatTheHostWouldChoose) {
+  const auto tokens = three_prompts(tiny_weights());
+  Host host(tiny_weights());
+  Cuda cuda(tiny_weights());
+  for (const model::SamplingParams& sampling :
+       {model::SamplingParams{.temperature = 0},
+        model::SamplingParams{.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .seed = 3}}) {
+    EXPECT_EQ(run(cuda.device(), tokens, kMixed, sampling), run(host.device(), tokens, kMixed, sampling));
+  }
+}
+
+TEST_F(CudaDeviceTest, SaysTheSameWhateverIsResidentAndWhoComputesTheMisses) {
+  const auto tokens = three_prompts(tiny_weights());
+  std::vector<std::vector<Said>> expected;
+  {
+    Cuda cuda(tiny_weights(), {.slots = "0"});
+    expected = run(cuda.device(), tokens, kMixed, all_bits());
+    const DispatchCounters& counters = cuda.device().dispatch_counters();
+    EXPECT_EQ(counters.hits.load(), 0U);
+    EXPECT_EQ(counters.fallbacks.load(), counters.misses.load()) << "nobody is attached";
+    EXPECT_GT(counters.copies.load(), 0U);
+  }
+  const auto all =
+      static_cast<uint32_t>(tiny_weights().layers.size()) * tiny_weights().layers[0].moe.experts.count;
+  {
+    Cuda cuda(tiny_weights(), {.slots = "100%"});
+    cuda.fill(all);
+    EXPECT_EQ(run(cuda.device(), tokens, kMixed, all_bits()), expected) << "all resident";
+    EXPECT_EQ(cuda.device().dispatch_counters().misses.load(), 0U);
+    EXPECT_GT(cuda.device().dispatch_counters().hits.load(), 0U);
+  }
+  Cuda cuda(tiny_weights());
+  const auto layers = experts_of(tiny_weights());
+  ThreadWorker first(cuda.workers(), "cpu-expert-worker-0", layers),
+      second(cuda.workers(), "cpu-expert-worker-1", layers, 2);
+  cuda.fill(all / 4);
+  EXPECT_EQ(run(cuda.device(), tokens, kMixed, all_bits()), expected) << "two workers, a quarter resident";
+  EXPECT_EQ(cuda.device().dispatch_counters().fallbacks.load(), 0U);
+}
+
+TEST_F(CudaDeviceTest, RefusesWindowsThatMakeNoSense) {
+  Cuda cuda(tiny_weights());
+  const SequenceId id = cuda.device().open_sequence().value();
+  std::vector<RowChoice> choices;
+  const DeviceRow bad_token{.sequence = id,
+                            .token = static_cast<int32_t>(tiny_weights().config.vocab),
+                            .is_prompt = true,
+                            .sample = {}};
+  EXPECT_EQ(cuda.device().run_window({&bad_token, 1}, choices).code(), Code::kInvalidArgument);
+  const std::vector<DeviceRow> too_many(50, {.sequence = id, .token = 1, .is_prompt = true, .sample = {}});
+  EXPECT_EQ(cuda.device().run_window(too_many, choices).code(), Code::kInvalidArgument);
+  for (uint32_t i = 1; i < kSequences; ++i) EXPECT_TRUE(cuda.device().open_sequence().has_value());
+  EXPECT_EQ(cuda.device().open_sequence().error().code(), Code::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace strata::gpu_worker::cuda
