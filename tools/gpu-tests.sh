@@ -7,7 +7,7 @@
 #
 # Each program leaves NAME.json (where it got so far), NAME.log and NAME.status (its exit code) in DIR/tests, DIR/memcheck, ...
 # After --seconds no further program begins and the exit code is 3: the same call again goes on with those that have no status yet.
-# Otherwise the exit code is 1 if any program failed. memcheck and racecheck run the tests under compute-sanitizer.
+# Otherwise the exit code is 1 if any program failed, and 77 if all were skipped for want of a GPU. memcheck and racecheck run the tests under compute-sanitizer.
 set -euo pipefail
 
 usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit "$1"; }
@@ -67,7 +67,7 @@ esac
 [[ -x "${programs[0]}" ]] || die "nothing to run in $build; first: tools/gpu-tests.sh build"
 
 mkdir -p "$out/$mode"
-failed=0 left=0
+passed=0 failed=0 left=0
 for program in "${programs[@]}"; do
   name="$(basename "$program")"
   [[ "$name" =~ $only ]] || continue
@@ -86,7 +86,12 @@ for program in "${programs[@]}"; do
     echo "$code" >"$base.status"
     echo "$mode $name: exit code $code after $((SECONDS - start)) s"
   fi
-  case "$(cat "$base.status")" in 0|77) ;; *) failed=$((failed + 1)); echo "$mode $name: FAILED, see $base.log" ;; esac
+  case "$(cat "$base.status")" in
+    0) passed=$((passed + 1)) ;;
+    77) ;;
+    *) failed=$((failed + 1)); echo "$mode $name: FAILED, see $base.log" ;;
+  esac
 done
 ((left == 0)) || { echo "$mode: $left programs are left; the same call again goes on"; exit 3; }
-((failed == 0))
+((failed == 0)) || exit 1
+((passed > 0)) || { echo "$mode: nothing ran, see $out/$mode/*.log"; exit 77; }

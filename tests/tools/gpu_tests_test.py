@@ -55,6 +55,10 @@ class GpuTests(unittest.TestCase):
             self.assertIn("cuda_a_test_gpu: FAILED", result.stdout)
         self.assertEqual(len(self.run_lines()), 2, "nothing runs twice")
 
+    def test_a_machine_without_a_gpu_is_no_success(self):
+        self.program("cuda_a_test_gpu", "exit 77")
+        self.assertEqual(self.call("tests").returncode, 77)
+
     def test_the_next_call_goes_on_where_the_time_was_over(self):
         self.program("cuda_a_test_gpu", "sleep 20")
         self.program("cuda_b_test_gpu", "exit 0")
