@@ -216,7 +216,7 @@ TEST(Errors, HaveTheNameOfTheCallAndTheError) {
 
 TEST(Errors, AnImpossibleLaunchIsReportedAfterwards) {
   run_warp_words(nullptr, nullptr, 2048, nullptr);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 

@@ -57,9 +57,9 @@ void run_grid(const Grid& grid, bool odd, const std::function<void()>& thread) {
 cudaError_t check_shape(const Grid& grid) {
   const auto whole = [](const dim3& d) { return d.x > 0 && d.y > 0 && d.z > 0; };
   if (!whole(grid.grid) || !whole(grid.block) || grid.grid.y > 65535 || grid.grid.z > 65535) {
-    return cudaErrorInvalidConfiguration;
+    return cudaErrorInvalidValue;
   }
-  if (grid.block.x > 1024 || grid.block.y != 1 || grid.block.z != 1) return cudaErrorInvalidConfiguration;
+  if (grid.block.x > 1024 || grid.block.y != 1 || grid.block.z != 1) return cudaErrorInvalidValue;
   int shared_max = 0;
   cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
   return grid.shared_bytes > static_cast<std::size_t>(shared_max) ? cudaErrorInvalidValue : cudaSuccess;

@@ -31,14 +31,14 @@ inline unsigned __brev(unsigned x) {
   for (int i = 0; i < 32; ++i) reversed |= (x >> i & 1u) << (31 - i);
   return reversed;
 }
-// Each nibble of s chooses one of the 8 bytes of y:x; bit 3 of a nibble spreads the byte's sign instead.
+// The low three bits of each nibble of s choose one of the 8 bytes of y:x. (PTX has a use for the fourth; the
+// function does not.)
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
   const uint64_t bytes = uint64_t{y} << 32 | x;
   unsigned out = 0;
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned choice = s >> 4 * i & 0xfu;
-    const auto byte = static_cast<unsigned>(bytes >> 8 * (choice & 7u) & 0xffu);
-    out |= ((choice & 8u) == 0 ? byte : (byte & 0x80u) != 0 ? 0xffu : 0u) << 8 * i;
+  for (unsigned i = 0; i < 32; i += 8) {
+    const unsigned choice = s >> i / 2 & 7u;
+    out |= static_cast<unsigned>(bytes >> 8 * choice & 0xffu) << i;
   }
   return out;
 }
