@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
+#include "gpu-worker/cuda/board_tender.h"
 #include "gpu-worker/cuda/device_buffer.h"
 #include "gpu-worker/cuda/expert_places.h"
 #include "gpu-worker/cuda/forward.h"
@@ -52,6 +54,8 @@ struct Wanted {
 }  // namespace
 
 Result<VramInput> open_gpu() {
+  // All kernels are loaded now, not each at its first launch, in the middle of somebody's answer.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
@@ -94,6 +98,7 @@ struct CudaDevice::Impl {
   model::Parallel parallel;
   BoardSubstitute substitute;
   std::unique_ptr<MappedBoards> boards;
+  std::unique_ptr<BoardTender> tender;
   RegisteredExperts registered;
 
   // Device memory: one block for everything but the arena, which other processes map.
@@ -200,6 +205,7 @@ Status CudaDevice::Impl::allocate() {
                                                  .workers = options.workers,
                                                  .substitute = &substitute}));
   boards = std::make_unique<MappedBoards>(std::move(mapped));
+  tender = std::make_unique<BoardTender>(*boards, options.wait);
   return {};
 }
 
@@ -444,7 +450,6 @@ Status CudaDevice::Impl::await() {
     const cudaError_t finished = cudaEventQuery(done);
     if (finished == cudaSuccess) return {};
     if (finished != cudaErrorNotReady) return cuda_status(finished, "the window");
-    if (const uint32_t pairs = boards->tend(); pairs > 0) count(counters.fallbacks, pairs);
     shm::relax(options.wait);
   }
 }
@@ -555,11 +560,13 @@ Status CudaDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   const bool small = rows.size() <= impl.options.graph_rows_max;
   const bool marked = !small || impl.small_windows++ % kMarkEvery == 0;
   impl.say("launching the window");
+  impl.tender->begin();
   Status status = impl.launch(marked);
   if (status.ok()) {
     impl.say("the window runs, or waits for expert workers");
     status = impl.await();
   }
+  if (const uint32_t pairs = impl.tender->end(); pairs > 0) count(impl.counters.fallbacks, pairs);
   impl.options.workers->window_over();
   TRY_OK(status);
   TRY_OK(impl.advance(rows));

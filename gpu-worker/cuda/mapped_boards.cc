@@ -92,6 +92,11 @@ BoardTickets MappedBoards::tickets() const {
   return tickets;
 }
 
+bool MappedBoards::answers_here() const {
+  return std::ranges::any_of(entries_,
+                             [](const Entry& entry) { return entry.worker == nullptr || entry.lost; });
+}
+
 uint32_t MappedBoards::tend() {
   const Clock::time_point now = Clock::now();
   const bool look = now - looked_at_ >= kLookEvery;

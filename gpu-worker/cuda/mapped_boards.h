@@ -49,6 +49,8 @@ class MappedBoards {
   // While a window runs, again and again: looks after workers that do not answer, and answers for those that
   // were lost and for the board without a worker. The number of pairs computed here.
   uint32_t tend();
+  // Some board has no worker any more: its requests want to be looked for without pause.
+  bool answers_here() const;
 
  private:
   struct Entry {

@@ -1,0 +1,44 @@
+#pragma once
+// Looks after the boards while a window runs, on a thread of its own. The window loop cannot: whatever it
+// asks CUDA for may wait for the kernels before (a full launch queue, a kernel that is loaded at its first
+// use), and those may wait for a board.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+
+#include "gpu-worker/cuda/mapped_boards.h"
+
+namespace strata::gpu_worker::cuda {
+
+class BoardTender {
+ public:
+  // `boards` outlives this; between begin() and end() nobody else uses it.
+  BoardTender(MappedBoards& boards, const shm::WaitPolicy& wait);
+  ~BoardTender();
+  BoardTender(const BoardTender&) = delete;
+  BoardTender& operator=(const BoardTender&) = delete;
+
+  void begin();
+  // When it returns, the boards are the caller's again. The number of pairs that were computed here since
+  // begin().
+  uint32_t end();
+
+ private:
+  void run();
+
+  MappedBoards& boards_;
+  const shm::WaitPolicy wait_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;  // under the mutex, like the next
+  bool tending_ = false;   // the thread is at it
+  std::atomic<bool> open_{
+      false};  // a window runs; set under the mutex, looked at without: a look too late is one turn more
+  uint32_t pairs_ = 0;  // of the window; the thread's while it tends
+  std::thread thread_;
+};
+
+}  // namespace strata::gpu_worker::cuda
