@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <utility>
 
 #include "gpu-worker/cuda/board_tender.h"
@@ -82,6 +83,7 @@ struct CudaDevice::Impl {
   void fill_routing(std::span<const DeviceRow> rows);
   void fill_samples(std::span<const DeviceRow> rows);
   Status at_boundary();
+  Status run(bool marked);
   Status launch(bool marked);
   Status await();
   Status advance(std::span<const DeviceRow> rows);
@@ -143,7 +145,8 @@ struct CudaDevice::Impl {
   uint64_t windows = 0;
   uint64_t small_windows = 0;
   StageSeconds stages{};
-  std::atomic<const char*> doing{"idle"};  // string literals only
+  std::map<WindowShape, std::vector<Stage>> stages_of;  // of the marks in windows of a shape
+  std::atomic<const char*> doing{"idle"};               // string literals only
 };
 
 CudaDevice::Impl::Impl(const CudaDeviceOptions& given)
@@ -432,6 +435,7 @@ Status CudaDevice::Impl::launch(bool marked) {
   const auto enqueue = [&] {
     cudaMemcpyAsync(device_input, host_input.data(), input_bytes, cudaMemcpyHostToDevice, stream);
     forward->enqueue(shape, on_device, expert_stream.get(), window_marks, stream);
+    if (marked) stages_of[shape] = window_marks.stages();
     cudaMemcpyAsync(host_ids.data(), device_ids, ids_bytes, cudaMemcpyDeviceToHost, stream);
   };
   if (shape.streams_experts) expert_stream->begin(places, stream);
@@ -443,6 +447,18 @@ Status CudaDevice::Impl::launch(bool marked) {
   TRY_CUDA(cudaEventRecord(done, stream));
   TRY_CUDA(cudaGetLastError());
   return {};
+}
+
+Status CudaDevice::Impl::run(bool marked) {
+  say("launching the window");
+  tender->begin();
+  Status status = launch(marked);
+  if (status.ok()) {
+    say("the window runs, or waits for expert workers");
+    status = await();
+  }
+  if (const uint32_t pairs = tender->end(); pairs > 0) count(counters.fallbacks, pairs);
+  return status;
 }
 
 Status CudaDevice::Impl::await() {
@@ -556,25 +572,20 @@ Status CudaDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   impl.say("looking up table rows");
   impl.fill_rows(rows);
   ++impl.windows;
-  TRY_OK(impl.at_boundary());
+  Status status = impl.at_boundary();
   const bool small = rows.size() <= impl.options.graph_rows_max;
   const bool marked = !small || impl.small_windows++ % kMarkEvery == 0;
-  impl.say("launching the window");
-  impl.tender->begin();
-  Status status = impl.launch(marked);
-  if (status.ok()) {
-    impl.say("the window runs, or waits for expert workers");
-    status = impl.await();
-  }
-  if (const uint32_t pairs = impl.tender->end(); pairs > 0) count(impl.counters.fallbacks, pairs);
+  if (status.ok()) status = impl.run(marked);
   impl.options.workers->window_over();
-  TRY_OK(status);
+  // CUDA's errors stay: nothing works in this process any more. The supervisor starts another one, and the
+  // gateway submits again.
+  CHECK(status.ok(), "{}", status.message());
   TRY_OK(impl.advance(rows));
   impl.say("sampling on the host");
   TRY_OK(impl.choose(rows, choices));
   impl.count_uses(rows);
   if (marked) {
-    const StageSeconds seconds = impl.marks.seconds();
+    const StageSeconds seconds = impl.marks.seconds(impl.stages_of[impl.shape]);
     for (std::size_t i = 0; i < kStages; ++i) impl.stages[i] += seconds[i] * (small ? kMarkEvery : 1);
   }
   impl.say("idle");

@@ -27,10 +27,10 @@ void StageMarks::write_time(cudaStream_t stream) {
   ++count_;
 }
 
-StageSeconds StageMarks::seconds() const {
+StageSeconds StageMarks::seconds(const std::vector<Stage>& stages) const {
   StageSeconds seconds{};
-  for (std::size_t i = 0; i < stages_.size(); ++i)
-    stage(seconds, stages_[i]) += static_cast<double>(times_[i + 1] - times_[i]) * 1e-9;
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    stage(seconds, stages[i]) += static_cast<double>(times_[i + 1] - times_[i]) * 1e-9;
   return seconds;
 }
 

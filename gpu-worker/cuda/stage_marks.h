@@ -19,8 +19,11 @@ class StageMarks {
   void begin(cudaStream_t stream);
   // What was given to the stream since the last mark belongs to the stage.
   void mark(Stage stage, cudaStream_t stream);
-  // After the window: the seconds between the marks.
-  StageSeconds seconds() const;
+  // The stages of the marks since begin(). A graph repeats the marks that it was captured with: their stages
+  // are kept with it.
+  const std::vector<Stage>& stages() const { return stages_; }
+  // After the window: the seconds between its marks.
+  StageSeconds seconds(const std::vector<Stage>& stages) const;
   bool on() const { return times_ != nullptr; }
 
  private:
