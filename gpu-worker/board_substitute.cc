@@ -40,11 +40,14 @@ uint32_t BoardSubstitute::answer(const shm::Board& board) {
 
   const bool q8 = request.activations == shm::ActivationKind::kQ8;
   const auto stride = static_cast<std::size_t>(geometry.activation_row_bytes());
-  const quant::Activations input =
+  quant::Activations input =
       q8 ? quant::Activations::from_q8(board.activations(0), request.tokens, geometry.hidden, stride)
          : quant::Activations(reinterpret_cast<const float*>(board.activations(0)), request.tokens,
                               geometry.hidden, stride / sizeof(float));
   const auto numerics = static_cast<quant::Numerics>(request.numerics);
+  // Float activations come where one of gate and up takes them; the other may want the 8-bit form.
+  if (!q8 && (quant::needs_q8(experts.gate.type, numerics) || quant::needs_q8(experts.up.type, numerics)))
+    input.ensure_q8();
   std::atomic<uint32_t> next{0};  // relaxed: it only deals out numbers
   const auto count = static_cast<uint32_t>(begins_.size()) - 1;
   const uint32_t lanes = std::min(count, static_cast<uint32_t>(scratch_.size()));

@@ -22,6 +22,8 @@ constexpr uint32_t kKillTimeoutMs = 5000;
 // routed to takes long, and where many are asked for at once the weights of each come slower (page faults,
 // shared bandwidth): the budget grows with the pairs of the request.
 constexpr uint32_t kPairsPerBudget = 64;
+// Well below engine.window_budget_ms: a lost worker must not look like a stuck window.
+constexpr uint32_t kBudgetMaxMs = 25000;
 #ifdef STRATA_SANITIZED
 constexpr uint32_t kBudgetFactor = 10;
 #else
@@ -29,8 +31,9 @@ constexpr uint32_t kBudgetFactor = 1;
 #endif
 
 std::chrono::milliseconds stall_budget(uint32_t lost_after_ms, uint32_t pair_count) {
-  return std::chrono::milliseconds(uint64_t{lost_after_ms} * kBudgetFactor *
-                                   (1 + pair_count / kPairsPerBudget));
+  const uint64_t scaled = uint64_t{lost_after_ms} * (1 + pair_count / kPairsPerBudget);
+  return std::chrono::milliseconds(std::min<uint64_t>(scaled, std::max(lost_after_ms, kBudgetMaxMs)) *
+                                   kBudgetFactor);
 }
 
 // Acquire: the parts of that ticket and of all before it are visible.

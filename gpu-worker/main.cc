@@ -146,7 +146,7 @@ Status run(const rpc::ProcessContext& context) {
                          .lost_after_ms = settings.cpu_experts_lost_after_ms(),
                          .expected = expert::worker_count(settings, topology),
                          .wait = window_loop.wait,
-                         .keep_awake = !window_loop.wait.yield});
+                         .keep_awake = settings.device_type() == "cuda" || !window_loop.wait.yield});
   TRY(const auto routing, synthetic_routing(settings, loaded.weights));
   TRY(const auto device, factory->create({.run_id = context.run_id,
                                           .topology = topology,

@@ -46,11 +46,22 @@ struct Sequence {
   std::vector<int32_t> ngram_context;  // the last N-1 tokens, oldest first
 };
 
+// What the marks of a window depend on.
+struct MarkedKind {
+  bool streams_experts = false;
+  bool has_head = false;
+  auto operator<=>(const MarkedKind&) const = default;
+};
+
 // A row that wants a token.
 struct Wanted {
   uint32_t row = 0;
   bool on_host = false;  // the host samples it
 };
+
+// CUDA's errors stay: nothing works in this process any more. The supervisor starts another one, and the
+// gateway submits again.
+void check_gpu(const Status& status) { CHECK(status.ok(), "{}", status.message()); }
 
 }  // namespace
 
@@ -86,9 +97,10 @@ struct CudaDevice::Impl {
   Status run(bool marked);
   Status launch(bool marked);
   Status await();
-  Status advance(std::span<const DeviceRow> rows);
+  void advance(std::span<const DeviceRow> rows);
   Status choose(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices);
   void count_uses(std::span<const DeviceRow> rows);
+  MarkedKind marked_kind() const { return {shape.streams_experts, shape.logit_rows > 0}; }
   void say(const char* what) { doing.store(what, std::memory_order_relaxed); }
 
   CudaDeviceOptions options;
@@ -105,6 +117,7 @@ struct CudaDevice::Impl {
 
   // Device memory: one block for everything but the arena, which other processes map.
   DeviceBuffer<std::byte> block, arena;
+  cudaIpcMemHandle_t arena_ipc = {};
   std::byte* device_input = nullptr;
   uint32_t* places_with_boards = nullptr;
   uint32_t* places_with_copies = nullptr;
@@ -145,8 +158,8 @@ struct CudaDevice::Impl {
   uint64_t windows = 0;
   uint64_t small_windows = 0;
   StageSeconds stages{};
-  std::map<WindowShape, std::vector<Stage>> stages_of;  // of the marks in windows of a shape
-  std::atomic<const char*> doing{"idle"};               // string literals only
+  std::map<MarkedKind, std::vector<Stage>> stages_of;  // of the marks in windows of a kind
+  std::atomic<const char*> doing{"idle"};              // string literals only
 };
 
 CudaDevice::Impl::Impl(const CudaDeviceOptions& given)
@@ -179,6 +192,10 @@ Status CudaDevice::Impl::allocate() {
   TRY(usage, shm::UsageBoard::create(name("usage"), layers, places.experts_max()));
   // Kernels may read to the next multiple of 16 bytes behind a record; a slot is a multiple of 64.
   TRY(arena, DeviceBuffer<std::byte>::create(std::max<uint64_t>(memory.slots * memory.slot_bytes, 64)));
+  const cudaError_t shared = cudaIpcGetMemHandle(&arena_ipc, arena.data());
+  if (shared != cudaSuccess)
+    return fail(Code::kUnavailable, "the arena cannot be shared with the cache manager (CUDA IPC): {}",
+                cudaGetErrorString(shared));
   residents = std::make_unique<ResidentTable>(
       ResidentTableOptions{.table = std::move(table),
                            .slots = arena.data(),
@@ -435,7 +452,7 @@ Status CudaDevice::Impl::launch(bool marked) {
   const auto enqueue = [&] {
     cudaMemcpyAsync(device_input, host_input.data(), input_bytes, cudaMemcpyHostToDevice, stream);
     forward->enqueue(shape, on_device, expert_stream.get(), window_marks, stream);
-    if (marked) stages_of[shape] = window_marks.stages();
+    if (marked) stages_of[marked_kind()] = window_marks.stages();
     cudaMemcpyAsync(host_ids.data(), device_ids, ids_bytes, cudaMemcpyDeviceToHost, stream);
   };
   if (shape.streams_experts) expert_stream->begin(places, stream);
@@ -451,13 +468,13 @@ Status CudaDevice::Impl::launch(bool marked) {
 
 Status CudaDevice::Impl::run(bool marked) {
   say("launching the window");
-  tender->begin();
+  if (!shape.streams_experts) tender->begin();
   Status status = launch(marked);
   if (status.ok()) {
     say("the window runs, or waits for expert workers");
     status = await();
   }
-  if (const uint32_t pairs = tender->end(); pairs > 0) count(counters.fallbacks, pairs);
+  if (!shape.streams_experts) count(counters.fallbacks, tender->end());
   return status;
 }
 
@@ -470,7 +487,7 @@ Status CudaDevice::Impl::await() {
   }
 }
 
-Status CudaDevice::Impl::advance(std::span<const DeviceRow> rows) {
+void CudaDevice::Impl::advance(std::span<const DeviceRow> rows) {
   const uint32_t before = config.ngram_layer >= 0 ? config.ngram_size - 1 : 0;
   for (const SegmentInfo& segment : segments) {
     Sequence& sequence = sequences[segment.sequence];
@@ -481,7 +498,6 @@ Status CudaDevice::Impl::advance(std::span<const DeviceRow> rows) {
     for (uint32_t i = 0; i < fresh; ++i)
       history[before - fresh + i] = rows[segment.row_begin + segment.row_count - fresh + i].token;
   }
-  return {};
 }
 
 Status CudaDevice::Impl::choose(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) {
@@ -552,7 +568,8 @@ Result<SequenceId> CudaDevice::open_sequence() {
     Sequence& sequence = impl_->sequences[index];
     if (sequence.open) continue;
     for (const ClearedState& part : impl_->state.cleared)
-      TRY_CUDA(cudaMemsetAsync(part.base + index * part.bytes, 0, part.bytes, impl_->stream));
+      check_gpu(cuda_status(cudaMemsetAsync(part.base + index * part.bytes, 0, part.bytes, impl_->stream),
+                            "clearing a sequence"));
     sequence.open = true;
     sequence.position = 0;
     std::ranges::fill(sequence.ngram_context, impl_->config.ngram_cut_token);
@@ -577,15 +594,13 @@ Status CudaDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   const bool marked = !small || impl.small_windows++ % kMarkEvery == 0;
   if (status.ok()) status = impl.run(marked);
   impl.options.workers->window_over();
-  // CUDA's errors stay: nothing works in this process any more. The supervisor starts another one, and the
-  // gateway submits again.
-  CHECK(status.ok(), "{}", status.message());
-  TRY_OK(impl.advance(rows));
+  check_gpu(status);
+  impl.advance(rows);
   impl.say("sampling on the host");
-  TRY_OK(impl.choose(rows, choices));
+  check_gpu(impl.choose(rows, choices));
   impl.count_uses(rows);
   if (marked) {
-    const StageSeconds seconds = impl.marks.seconds(impl.stages_of[impl.shape]);
+    const StageSeconds seconds = impl.marks.seconds(impl.stages_of[impl.marked_kind()]);
     for (std::size_t i = 0; i < kStages; ++i) impl.stages[i] += seconds[i] * (small ? kMarkEvery : 1);
   }
   impl.say("idle");
@@ -602,9 +617,7 @@ ArenaHandle CudaDevice::arena() const {
                      .instance_id = 0,
                      .slot_count = plan.slots,
                      .slot_bytes = plan.slot_bytes};
-  cudaIpcMemHandle_t ipc;
-  if (cudaIpcGetMemHandle(&ipc, impl_->arena.data()) == cudaSuccess)
-    handle.cuda_ipc.assign(reinterpret_cast<const char*>(&ipc), sizeof(ipc));
+  handle.cuda_ipc.assign(reinterpret_cast<const char*>(&impl_->arena_ipc), sizeof(impl_->arena_ipc));
   return handle;
 }
 

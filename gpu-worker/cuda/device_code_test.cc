@@ -210,7 +210,8 @@ TEST(DeviceCode, BitWords) {
   const auto in = on_device<uint32_t>({0x80f17a04u, 0xdeadbeefu, 0x0000f417u & 0xffffu});
   const auto out = device_zeros<uint32_t>(5);
   run_bit_words(in.data(), out.data(), nullptr);
-  // Nibbles of the selector from below: 7 is the top byte of the second word, 1 and 4 bytes, f is 7: only three bits of each count.
+  // Nibbles of the selector from below: 7 is the top byte of the second word, 1 and 4 bytes, f is 7: only
+  // three bits of each count.
   EXPECT_THAT(values_of(out), testing::ElementsAre(0xdeef7adeu, 12u, 3u, 0u, 0x205e8f01u));
 }
 

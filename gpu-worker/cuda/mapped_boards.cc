@@ -12,6 +12,8 @@ using Clock = std::chrono::steady_clock;
 
 // Whether a process still lives is a system call.
 constexpr std::chrono::milliseconds kLookEvery(2);
+// A killed process that hangs in the kernel runs no instruction of its own any more.
+constexpr uint32_t kKillTimeoutMs = 5000;
 
 }  // namespace
 
@@ -109,6 +111,8 @@ uint32_t MappedBoards::tend() {
       const shm::BoardRequest& request = entry.board->header().request;
       if (std::exchange(entry.watched_ticket, request.ticket) != request.ticket) entry.watch = {};
       entry.lost = options_.workers->is_lost(*entry.worker, request.pair_count, entry.watch);
+      // Also one that only left may still be writing: from here on nobody else does.
+      if (entry.lost) entry.worker->process.kill_and_wait(kKillTimeoutMs);
       // Asked again: it may have answered with its last breath.
       if (!entry.lost || !BoardSubstitute::is_asked(*entry.board)) continue;
     }

@@ -6,19 +6,24 @@
 #include <utility>
 
 #include "gpu-worker/cuda/runtime.h"
+#include "services/sys/cpus.h"
 
 namespace strata::gpu_worker::cuda {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-// Dense weights lie between the experts of neighbouring layers; the n-gram table, which must stay on the
-// disk, is much larger.
-constexpr uint64_t kGap = uint64_t{256} << 20;
+// Of the memory that is available (page cache counts as such), in percent: the rest is for everybody else.
+constexpr uint64_t kAvailablePercent = 75;
+
+std::span<const std::byte> all_of(const model::Matrix& matrix, uint32_t count, std::size_t expert_bytes) {
+  // Not count * expert_bytes: gate and up may lie in each other's gaps, and the last one ends with its own
+  // rows.
+  return {matrix.data, (count - 1) * expert_bytes + std::size_t{matrix.rows} * matrix.row_bytes};
+}
 
 }  // namespace
 
-std::vector<std::span<const std::byte>> page_ranges(std::vector<std::span<const std::byte>> pieces,
-                                                    uint64_t gap) {
+std::vector<std::span<const std::byte>> page_ranges(std::vector<std::span<const std::byte>> pieces) {
   std::ranges::sort(pieces, {}, [](const auto& piece) { return piece.data(); });
   std::vector<std::pair<uintptr_t, uintptr_t>> ranges;
   for (const auto& piece : pieces) {
@@ -26,7 +31,7 @@ std::vector<std::span<const std::byte>> page_ranges(std::vector<std::span<const 
     const auto address = reinterpret_cast<uintptr_t>(piece.data());
     const uintptr_t begin = address / kPage * kPage,
                     end = (address + piece.size() + kPage - 1) / kPage * kPage;
-    if (!ranges.empty() && begin <= ranges.back().second + gap) {
+    if (!ranges.empty() && begin <= ranges.back().second) {
       ranges.back().second = std::max(ranges.back().second, end);
     } else {
       ranges.emplace_back(begin, end);
@@ -42,11 +47,19 @@ RegisteredExperts::RegisteredExperts(const model::ModelWeights& weights) {
   std::vector<std::span<const std::byte>> pieces;
   for (const model::LayerWeights& layer : weights.layers) {
     const model::LayerExperts& experts = layer.moe.experts;
-    pieces.emplace_back(experts.gate.data, experts.count * experts.gate_expert_bytes);
-    pieces.emplace_back(experts.up.data, experts.count * experts.up_expert_bytes);
-    pieces.emplace_back(experts.down.data, experts.count * experts.down_expert_bytes);
+    pieces.push_back(all_of(experts.gate, experts.count, experts.gate_expert_bytes));
+    pieces.push_back(all_of(experts.up, experts.count, experts.up_expert_bytes));
+    pieces.push_back(all_of(experts.down, experts.count, experts.down_expert_bytes));
   }
-  for (const auto& range : page_ranges(std::move(pieces), kGap)) {
+  const auto ranges = page_ranges(std::move(pieces));
+  uint64_t wanted = 0;
+  for (const auto& range : ranges) wanted += range.size();
+  const uint64_t available = sys::available_memory_bytes();
+  if (wanted > available / 100 * kAvailablePercent) {
+    refusal_ = fmt::format("{} MiB of experts, {} MiB of memory available", wanted >> 20, available >> 20);
+    return;
+  }
+  for (const auto& range : ranges) {
     // CUDA's interface takes a plain pointer; with this flag it only reads.
     auto* base = const_cast<std::byte*>(range.data());
     const cudaError_t error = cudaHostRegister(
@@ -54,7 +67,7 @@ RegisteredExperts::RegisteredExperts(const model::ModelWeights& weights) {
     if (error != cudaSuccess) {
       cudaGetLastError();  // taken note of here
       refusal_ = cuda_status(error, fmt::format("locking {} MiB", range.size() >> 20)).message();
-      return;
+      continue;
     }
     ranges_.push_back(base);
     bytes_ += range.size();

@@ -27,8 +27,7 @@ class RegisteredExperts {
   std::string refusal_;
 };
 
-// The ranges of memory, whole pages, that hold these pieces; pieces closer than `gap` bytes share one.
-std::vector<std::span<const std::byte>> page_ranges(std::vector<std::span<const std::byte>> pieces,
-                                                    uint64_t gap);
+// The ranges of memory, whole pages, that hold these pieces; pieces that share a page share a range.
+std::vector<std::span<const std::byte>> page_ranges(std::vector<std::span<const std::byte>> pieces);
 
 }  // namespace strata::gpu_worker::cuda

@@ -61,15 +61,24 @@ uint64_t available_vram(const config::Settings& settings, const VramInput& vram)
       std::min(settings.device_vram_budget().bytes.value_or(vram.total_bytes), vram.total_bytes);
   const uint64_t reserve =
       settings.device_vram_reserve().bytes.value_or(std::min(card / kReserveShare, kReserveMax));
-  // A budget is the user's own bound: nothing is kept free beside it but what the rest of the card does not
-  // have.
-  const uint64_t taken = used + (settings.device_vram_budget().bytes ? 0 : reserve);
+  // What a budget leaves of the card is a reserve, too.
+  const uint64_t beside = vram.total_bytes - card;
+  const uint64_t taken = used + (reserve > beside ? reserve - beside : 0);
   return card > taken ? card - taken : 0;
 }
 
 Result<VramPlan> make_vram_plan(const model::ModelWeights& weights, const config::Settings& settings,
                                 uint32_t context_tokens, const VramInput& vram) {
   const model::ModelConfig& config = weights.config;
+  uint32_t block_tokens = 0;
+  for (const uint32_t tokens : config.block_tokens) {
+    if (tokens != 0 && block_tokens != 0 && tokens != block_tokens)
+      return fail(Code::kUnimplemented,
+                  "attention layers with blocks of {} and of {} tokens: the cuda device knows one size, "
+                  "device.type: host any",
+                  block_tokens, tokens);
+    block_tokens = std::max(block_tokens, tokens);
+  }
   VramPlan plan;
   MemoryPlan& memory = plan.memory;
   uint32_t experts_max = 0;

@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPrefix = "strata-bench-";
+// Only a folder that says so is a bench's, whatever its name is.
+constexpr std::string_view kMarker = "/made-by-strata-bench";
 
 // Not valid: somebody holds it, or it is not ours.
 sys::FileDescriptor lock_folder(const std::string& path) {
@@ -35,7 +37,9 @@ sys::FileDescriptor lock_folder(const std::string& path) {
 void remove_folder(const std::string& path) {
   std::error_code ignored;
   if (fs::exists(path + "/run", ignored)) {
-    if (auto run_dir = RunDir::take(path + "/run")) run_dir->clean();
+    auto run_dir = RunDir::take(path + "/run");
+    if (!run_dir) return;  // a cluster still runs there
+    run_dir->clean();
   }
   fs::remove_all(path, ignored);
 }
@@ -44,6 +48,7 @@ void remove_stale(const std::string& parent) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(parent, error)) {
     if (!entry.path().filename().string().starts_with(kPrefix)) continue;
+    if (!fs::exists(entry.path().string() + std::string(kMarker), error)) continue;
     if (const auto lock = lock_folder(entry.path().string()); lock.valid())
       remove_folder(entry.path().string());
   }
@@ -58,8 +63,10 @@ Result<BenchFolder> BenchFolder::create(const std::string& parent) {
     return fail(Code::kPermissionDenied, "{}: cannot create a folder there: {}", parent,
                 std::strerror(errno));
   sys::FileDescriptor lock = lock_folder(path);
-  // Between the two steps another bench may have taken it for a leftover.
-  if (!lock.valid()) return fail(Code::kAborted, "{}: was taken by somebody else; try again", path);
+  const std::string marker = path + std::string(kMarker);
+  const sys::FileDescriptor made(::open(marker.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!lock.valid() || !made.valid())
+    return fail(Code::kPermissionDenied, "{}: cannot be used: {}", path, std::strerror(errno));
   return BenchFolder(std::move(path), std::move(lock));
 }
 
