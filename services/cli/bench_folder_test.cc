@@ -41,10 +41,15 @@ TEST_F(BenchFolderTest, RemovesWhatAKilledBenchLeftAndNothingElse) {
   const std::string stale = parent_ + "/strata-bench-killed", mine = parent_ + "/strata-other";
   fs::create_directories(stale + "/run");
   std::ofstream(stale + "/synthetic.gguf") << "model";
+  std::ofstream(stale + "/made-by-strata-bench");
+  // A user's folder may begin with the same word.
+  const std::string results = parent_ + "/strata-bench-results";
   fs::create_directory(mine);
+  fs::create_directory(results);
   const BenchFolder folder = create();
   EXPECT_FALSE(fs::exists(stale));
   EXPECT_TRUE(fs::exists(mine));
+  EXPECT_TRUE(fs::exists(results));
 }
 
 TEST(BenchFolder, SaysWhereItCannotBe) {
