@@ -38,8 +38,11 @@ void remove_folder(const std::string& path) {
   std::error_code ignored;
   if (fs::exists(path + "/run", ignored)) {
     auto run_dir = RunDir::take(path + "/run");
-    if (!run_dir) return;  // a cluster still runs there
-    run_dir->clean();
+    if (run_dir) {
+      run_dir->clean();
+    } else if (run_dir.error().code() == Code::kAlreadyExists) {
+      return;  // a cluster still runs there
+    }
   }
   fs::remove_all(path, ignored);
 }
