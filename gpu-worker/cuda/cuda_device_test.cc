@@ -4,9 +4,9 @@
 
 #include "gpu-worker/cuda/cuda_device.h"
 
-#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include "gpu-worker/cuda/device_harness.h"
 #include "gpu-worker/host/host_device.h"
 #include "services/base/check.h"
 #include "services/sys/cpus.h"
@@ -74,53 +74,10 @@ std::unique_ptr<config::Settings> settings_of(const Setup& setup) {
   return settings;
 }
 
-class Cuda {
+class Cuda : public DeviceHarness {
  public:
-  explicit Cuda(const model::ModelWeights& weights, const Setup& setup = {}) : weights_(weights) {
-    const auto settings = settings_of(setup);
-    auto vram = open_gpu();
-    CHECK(vram.has_value(), "{}", vram.error().message());
-    auto plan = make_vram_plan(weights, *settings, kContext, *vram);
-    CHECK(plan.has_value(), "{}", plan.error().message());
-    workers_ = std::make_unique<ExpertWorkers>(ExpertWorkersOptions{.run_id = "cudatest",
-                                                                    .geometry = plan->memory.board,
-                                                                    .lost_after_ms = 1000,
-                                                                    .expected = 0,
-                                                                    .keep_awake = true});
-    auto device = CudaDevice::create(
-        {.weights = &weights, .plan = *plan, .threads = 2, .run_id = "cudatest", .workers = workers_.get()});
-    CHECK(device.has_value(), "{}", device.error().message());
-    device_ = std::move(*device);
-  }
-  Device& device() { return *device_; }
-  ExpertWorkers& workers() { return *workers_; }
-
-  // Puts `count` experts into the first slots, spread over the layers, beginning with expert `first`.
-  void fill(uint32_t count, uint32_t first = 0) {
-    const ArenaHandle arena = device_->arena();
-    std::byte* slots = device_->residents().slots();
-    ResidentTable& residents = device_->residents();
-    const uint64_t epoch = residents.begin_attachment();
-    std::vector<std::byte> record(arena.slot_bytes);
-    for (uint32_t slot = 0; slot < count; ++slot) {
-      const auto layer = static_cast<uint32_t>(slot % weights_.layers.size());
-      const model::LayerExperts& experts = weights_.layers[layer].moe.experts;
-      const auto expert = static_cast<uint32_t>((first + slot / weights_.layers.size()) % experts.count);
-      const ExpertExchange exchange{.slot = slot, .layer = layer, .expert = expert};
-      ASSERT_EQ(residents.retire(epoch, {&exchange, 1}).value(), std::vector<bool>{true});
-      experts.write_record(expert, record.data());
-      ASSERT_EQ(cudaMemcpy(slots + slot * arena.slot_bytes, record.data(), experts.record_bytes(),
-                           cudaMemcpyHostToDevice),
-                cudaSuccess);
-      ASSERT_TRUE(residents.land(epoch, {&slot, 1}).has_value());
-    }
-    residents.end_attachment(epoch);
-  }
-
- private:
-  const model::ModelWeights& weights_;
-  std::unique_ptr<ExpertWorkers> workers_;
-  std::unique_ptr<Device> device_;
+  explicit Cuda(const model::ModelWeights& weights, const Setup& setup = {})
+      : DeviceHarness(weights, *settings_of(setup), kContext, "cudatest") {}
 };
 
 class Host {
