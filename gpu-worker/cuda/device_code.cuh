@@ -34,6 +34,15 @@ __device__ inline void copies_wait();
 // Asks for memory in the L2 cache, for a kernel that comes later; address and size are multiples of 16.
 __device__ inline void prefetch_to_l2(const void* global, uint32_t bytes);
 
+// For kernels that are launched early (LaunchShape::early), while the kernel before them in the stream still
+// runs. They may load weights before await_earlier_kernels(); what earlier kernels write or read they touch
+// only behind it, and every thread that does comes past it. Where the kernel was not launched early it costs
+// nothing.
+__device__ inline void await_earlier_kernels();
+// From here on the next kernel of the stream may begin, if it is one of those. Best called first of all; what
+// this kernel writes is still only seen by the next one when this one has ended.
+__device__ inline void let_next_kernel_begin();
+
 // d (16, 8) += a (16, 32) . b (32, 8) in signed bytes with exact int32 sums, over the lanes of a warp. With g
 // = lane / 4 and t = lane % 4: a[0] row g, a[1] row g + 8, both columns 4t..4t+3; a[2], a[3] the same rows,
 // columns 16 + 4t..; b[0] column g, rows 4t..4t+3, b[1] rows 16 + 4t..; d[0], d[1] row g, columns 2t and 2t +

@@ -14,6 +14,9 @@ struct LaunchShape {
   dim3 grid;
   dim3 block;                    // one-dimensional
   std::size_t shared_bytes = 0;  // dynamic shared memory
+  // The kernel may begin while the one before it in the stream still runs, where the GPU can do that: it
+  // calls await_earlier_kernels() (device_code.cuh).
+  bool early = false;
 };
 
 #ifdef STRATA_CUDA_EMULATION
@@ -22,6 +25,10 @@ void launch(void (*kernel)(Params...), const LaunchShape& shape, cudaStream_t st
   emulation::launch(kernel, shape.grid, shape.block, shape.shared_bytes, stream, std::forward<Args>(args)...);
 }
 #else
+// Whether kernels may be launched early: on GPUs from sm_90, with code compiled for them (older code has no
+// await_earlier_kernels()).
+bool can_launch_early();
+
 template <class... Params, class... Args>
 void launch(void (*kernel)(Params...), const LaunchShape& shape, cudaStream_t stream, Args&&... args) {
   // More than 48 KiB must be asked for; the call is cheap and idempotent.
@@ -34,6 +41,13 @@ void launch(void (*kernel)(Params...), const LaunchShape& shape, cudaStream_t st
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
+  cudaLaunchAttribute early = {};
+  if (shape.early && can_launch_early()) {
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &early;
+    config.numAttrs = 1;
+  }
   cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...);
 }
 #endif
