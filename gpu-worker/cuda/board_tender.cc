@@ -9,6 +9,8 @@ namespace {
 
 // Between two looks at workers that do their work.
 constexpr std::chrono::milliseconds kPause(1);
+// So many of them without a window, and the thread sleeps until there is one.
+constexpr uint32_t kIdlePauses = 100;
 
 }  // namespace
 
@@ -19,46 +21,49 @@ BoardTender::~BoardTender() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
-    open_.store(false, std::memory_order_relaxed);
   }
   changed_.notify_all();
   thread_.join();
 }
 
 void BoardTender::begin() {
+  bool wake = false;
   {
     std::lock_guard lock(mutex_);
     pairs_ = 0;
-    tending_ = true;
-    open_.store(true, std::memory_order_relaxed);
+    open_ = true;
+    wake = parked_ || boards_.answers_here();
   }
-  changed_.notify_all();
+  if (wake) changed_.notify_all();
 }
 
 uint32_t BoardTender::end() {
-  std::unique_lock lock(mutex_);
-  open_.store(false, std::memory_order_relaxed);
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return !tending_; });
+  std::lock_guard lock(mutex_);
+  open_ = false;
   return pairs_;
 }
 
 void BoardTender::run() {
   sys::name_this_thread("boards");
   std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || tending_; });
-    if (stopping_) return;
-    while (open_.load(std::memory_order_relaxed)) {
-      lock.unlock();
+  uint32_t idle = 0;
+  while (!stopping_) {
+    if (open_) {
+      idle = 0;
       pairs_ += boards_.tend();
-      if (boards_.answers_here()) shm::relax(wait_);
-      lock.lock();
-      if (!boards_.answers_here())
-        changed_.wait_for(lock, kPause, [this] { return !open_.load(std::memory_order_relaxed); });
+      if (boards_.answers_here()) {
+        lock.unlock();
+        shm::relax(wait_);
+        lock.lock();
+        continue;
+      }
+    } else if (++idle > kIdlePauses) {
+      parked_ = true;
+      changed_.wait(lock, [this] { return stopping_ || open_; });
+      parked_ = false;
+      continue;
     }
-    tending_ = false;
-    changed_.notify_all();
+    changed_.wait_for(lock, kPause);
   }
 }
 

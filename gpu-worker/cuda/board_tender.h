@@ -3,7 +3,6 @@
 // asks CUDA for may wait for the kernels before (a full launch queue, a kernel that is loaded at its first
 // use), and those may wait for a board.
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -21,6 +20,8 @@ class BoardTender {
   BoardTender(const BoardTender&) = delete;
   BoardTender& operator=(const BoardTender&) = delete;
 
+  // Neither waits for the thread, nor wakes it while it looks up by itself: windows follow each other faster
+  // than threads wake.
   void begin();
   // When it returns, the boards are the caller's again. The number of pairs that were computed here since
   // begin().
@@ -31,13 +32,13 @@ class BoardTender {
 
   MappedBoards& boards_;
   const shm::WaitPolicy wait_;
+  // Held while the thread looks at the boards.
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool stopping_ = false;  // under the mutex, like the next
-  bool tending_ = false;   // the thread is at it
-  std::atomic<bool> open_{
-      false};  // a window runs; set under the mutex, looked at without: a look too late is one turn more
-  uint32_t pairs_ = 0;  // of the window; the thread's while it tends
+  bool stopping_ = false;
+  bool open_ = false;    // a window runs
+  bool parked_ = false;  // the thread sleeps until it is woken
+  uint32_t pairs_ = 0;   // of the window
   std::thread thread_;
 };
 

@@ -393,7 +393,9 @@ void CudaDevice::Impl::fill_rows(std::span<const DeviceRow> rows) {
 
 void CudaDevice::Impl::fill_routing(std::span<const DeviceRow> rows) {
   const uint32_t used = config.experts_used;
-  parallel.run(config.layers, 1, [&](uint32_t begin, uint32_t end) {
+  // Other threads are worth waking only for many rows.
+  const uint32_t piece = rows.size() <= kRowsPerPiece ? config.layers : 1;
+  parallel.run(config.layers, piece, [&](uint32_t begin, uint32_t end) {
     for (uint32_t layer = begin; layer < end; ++layer) {
       for (uint32_t row = 0; row < rows.size(); ++row) {
         const std::size_t at = (std::size_t{layer} * shape.rows + row) * used;

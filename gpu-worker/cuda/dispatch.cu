@@ -1,5 +1,6 @@
 #include "gpu-worker/cuda/dispatch.h"
 
+#include "gpu-worker/cuda/await_answers.cuh"
 #include "gpu-worker/cuda/device_code.cuh"
 #include "gpu-worker/cuda/launch.h"
 #include "services/base/check.h"
@@ -62,7 +63,8 @@ __device__ void write_row(const DispatchArgs& args, const BoardAddresses& board,
   for (uint32_t i = threadIdx.x; i < words; i += blockDim.x) to[i] = from[i];
 }
 
-// Everything that the request refers to has been written and made visible to the system before.
+// Everything that the request refers to has been written before, by this thread or before a barrier of the
+// block: the release makes all of it visible to the system.
 __device__ void ring(const DispatchArgs& args, uint32_t index, uint32_t pairs) {
   args.tickets->awaited[index] = 0;
   if (pairs == 0) return;
@@ -75,7 +77,6 @@ __device__ void ring(const DispatchArgs& args, uint32_t index, uint32_t pairs) {
   board.request->activations = args.activations;
   board.request->numerics = 0;  // quant::Numerics::kReproducible
   args.tickets->awaited[index] = ticket;
-  __threadfence_system();
   store_release_system(board.work_seq, static_cast<uint32_t>(ticket));
 }
 
@@ -85,6 +86,8 @@ __global__ void dispatch_small_kernel(DispatchArgs args) {
   __shared__ uint32_t target_of_pair[kDispatchSmallPairs];
   __shared__ bool first_of_expert[kDispatchSmallPairs];
   __shared__ uint32_t board_pairs[kExpertWorkersMax];
+  let_next_kernel_begin();
+  await_earlier_kernels();
   const uint32_t pairs = args.rows * args.top_k, pair = threadIdx.x;
   const uint32_t boards = args.boards == nullptr ? 0 : args.boards->count;
   if (pair < kExpertWorkersMax) board_pairs[pair] = 0;
@@ -132,7 +135,6 @@ __global__ void dispatch_small_kernel(DispatchArgs args) {
       if (wanted) write_row(args, args.boards->boards[board], row);
     }
   }
-  __threadfence_system();
   __syncthreads();
   if (threadIdx.x < boards) ring(args, threadIdx.x, board_pairs[threadIdx.x]);
 }
@@ -213,21 +215,10 @@ __global__ void write_rows_kernel(DispatchArgs args) {
 
 // ... and the bells, when all that is there.
 __global__ void ring_kernel(DispatchArgs args) {
-  __threadfence_system();
   if (threadIdx.x < args.boards->count) ring(args, threadIdx.x, args.board_pairs[threadIdx.x]);
 }
 
-__global__ void await_kernel(AwaitArgs args) {
-  const uint32_t board = threadIdx.x;
-  if (board < args.boards->count) {
-    const uint64_t ticket = args.tickets->awaited[board];
-    while (ticket != 0 && load_acquire_system(args.boards->boards[board].done_ticket) < ticket &&
-           load_acquire_system(args.stop) == 0) {
-      wait_a_little();
-    }
-  }
-  __threadfence_system();
-}
+__global__ void await_kernel(AwaitArgs args) { await_answers(args); }
 
 }  // namespace
 
@@ -237,7 +228,7 @@ void dispatch_experts(const DispatchArgs& args, cudaStream_t stream) {
         args.experts, pairs, args.lists.pairs_max);
   CHECK(args.lists.count <= kSmallThreads, "{} lists", args.lists.count);
   if (pairs <= kDispatchSmallPairs) {
-    launch(dispatch_small_kernel, {.grid = 1, .block = kSmallThreads}, stream, args);
+    launch(dispatch_small_kernel, {.grid = 1, .block = kSmallThreads, .early = true}, stream, args);
     return;
   }
   const uint32_t blocks = (pairs + kPairThreads - 1) / kPairThreads;

@@ -43,6 +43,9 @@ void multiply(std::initializer_list<ProductJob> jobs, const Input& input, uint32
   if (floats_count > 0) multiply_f32(std::span(floats).first(floats_count), input.f32, rows, stream);
 }
 
+// What small kernels bring into the cache for the large product behind them.
+constexpr uint64_t kPrefetchBytes = 8u << 20;
+
 Q8Rows if_quantized(TensorType type, const Q8Rows& rows) {
   return quant::is_quantized(type) ? rows : Q8Rows();
 }
@@ -66,9 +69,21 @@ struct Forward::Pass {
   uint32_t rows() const { return shape.rows; }
   Input block_input() const { return {.f32 = {b.block_input, config.hidden}, .q8 = b.block_input_q8}; }
 
+  // What `beside` enqueues on the side stream runs beside what follows, until join_side().
+  template <class Beside>
+  void fork_side(const Beside& beside) const {
+    cudaEventRecord(fork, stream);
+    cudaStreamWaitEvent(side, fork, 0);
+    beside();
+    cudaEventRecord(join, side);
+  }
+  void join_side() const { cudaStreamWaitEvent(stream, join, 0); }
+
+  AwaitArgs answers() const { return {.boards = o.boards, .tickets = o.tickets, .stop = o.stop}; }
+
   void embed();
   void ngram();
-  void read(const StreamMixer& mixer, uint32_t which);
+  void read(const StreamMixer& mixer, uint32_t which, const DeviceMatrix& next);
   void delta(uint32_t layer);
   void attend(uint32_t layer);
   void moe(uint32_t layer);
@@ -125,8 +140,8 @@ void Forward::Pass::ngram() {
             stream);
 }
 
-// which: 0 before the mixer of a layer, 1 before its experts.
-void Forward::Pass::read(const StreamMixer& mixer, uint32_t which) {
+// which: 0 before the mixer of a layer, 1 before its experts. next: what the block reads first.
+void Forward::Pass::read(const StreamMixer& mixer, uint32_t which, const DeviceMatrix& next) {
   read_streams({.mixer = mixer,
                 .pending = pending,
                 .streams = b.streams,
@@ -134,7 +149,8 @@ void Forward::Pass::read(const StreamMixer& mixer, uint32_t which) {
                 .inject = b.inject[which],
                 .input = b.block_input,
                 .input_q8 = b.block_input_q8,
-                .rows = rows()},
+                .rows = rows(),
+                .next = prefetch_of(next, kPrefetchBytes)},
                stream);
   pending = {.output = b.block_output, .inject = b.inject[which]};
 }
@@ -142,11 +158,14 @@ void Forward::Pass::read(const StreamMixer& mixer, uint32_t which) {
 void Forward::Pass::delta(uint32_t layer) {
   const DeviceDelta& weights = o.model.layers[layer].delta;
   const DeltaBuffers& d = b.delta;
+  fork_side([&] {
+    const ProductJob steps[] = {{weights.alpha, d.alpha, config.value_heads},
+                                {weights.beta, d.beta, config.value_heads}};
+    multiply_f32(steps, block_input().f32, rows(), side);
+  });
   multiply({{weights.qkv, d.qkv, config.qkv_dim()}, {weights.gate, d.gate, config.value_dim()}},
            block_input(), rows(), stream);
-  const ProductJob steps[] = {{weights.alpha, d.alpha, config.value_heads},
-                              {weights.beta, d.beta, config.value_heads}};
-  multiply_f32(steps, block_input().f32, rows(), stream);
+  join_side();
   delta_net({.window = window,
              .key_heads = config.key_heads,
              .value_heads = config.value_heads,
@@ -168,7 +187,8 @@ void Forward::Pass::delta(uint32_t layer) {
              .history = o.state.delta_history[layer],
              .history_stride = o.state.delta_history_stride,
              .mixed = d.mixed,
-             .arrivals = b.arrivals},
+             .arrivals = b.arrivals,
+             .next = prefetch_of(weights.out, kPrefetchBytes)},
             stream);
   multiply({{weights.out, b.block_output, config.hidden}},
            {.f32 = {d.heads, config.value_dim()}, .q8 = d.heads_q8}, rows(), stream);
@@ -184,13 +204,16 @@ void Forward::Pass::attend(uint32_t layer) {
   const uint64_t indexer_dim = uint64_t{config.indexer_heads} * config.indexer_dim;
   const bool sparse = attention_of.block_tokens > 0;
   const FloatRows q{a.q, 2 * heads_dim}, indexer_q{a.indexer_q, indexer_dim};
+  if (sparse) {
+    fork_side([&] {
+      const ProductJob indexer[] = {{weights.indexer_q, a.indexer_q, indexer_dim},
+                                    {weights.indexer_k, a.indexer_k, config.indexer_dim}};
+      multiply_f32(indexer, block_input().f32, rows(), side);
+    });
+  }
   multiply({{weights.q, a.q, 2 * heads_dim}, {weights.k, a.k, kv_dim}, {weights.v, a.v, kv_dim}},
            block_input(), rows(), stream);
-  if (sparse) {
-    const ProductJob indexer[] = {{weights.indexer_q, a.indexer_q, indexer_dim},
-                                  {weights.indexer_k, a.indexer_k, config.indexer_dim}};
-    multiply_f32(indexer, block_input().f32, rows(), stream);
-  }
+  if (sparse) join_side();
   attention_prepare({.shape = attention_of,
                      .cache = cache,
                      .window = window,
@@ -304,7 +327,8 @@ void Forward::Pass::routed_experts(uint32_t layer, const DeviceMoe& weights) {
   compute_list(weights, 0);
   marks.mark(Stage::kVramExperts, stream);
   if (!shape.streams_experts) {
-    await_boards({.boards = o.boards, .tickets = o.tickets, .stop = o.stop}, stream);
+    // combine() waits, too: by itself only this wait can be told from its work.
+    if (marks.on()) await_boards(answers(), stream);
     marks.mark(Stage::kCpuWait, stream);
     return;
   }
@@ -318,12 +342,9 @@ void Forward::Pass::routed_experts(uint32_t layer, const DeviceMoe& weights) {
 
 void Forward::Pass::moe(uint32_t layer) {
   const DeviceMoe& weights = o.model.layers[layer].moe;
-  cudaEventRecord(fork, stream);
-  cudaStreamWaitEvent(side, fork, 0);
-  shared_expert(weights);
-  cudaEventRecord(join, side);
+  fork_side([&] { shared_expert(weights); });
   routed_experts(layer, weights);
-  cudaStreamWaitEvent(stream, join, 0);
+  join_side();
   combine({.rows = rows(),
            .hidden = config.hidden,
            .top_k = config.experts_used,
@@ -331,6 +352,7 @@ void Forward::Pass::moe(uint32_t layer) {
            .weights = b.moe.weights,
            .parts = b.moe.parts,
            .remote = b.moe.remote,
+           .answers = shape.streams_experts ? AwaitArgs() : answers(),
            .shared = {b.moe.shared, config.hidden},
            .shared_gate = b.moe.shared_router,
            .y = b.block_output},
@@ -424,16 +446,17 @@ void Forward::enqueue(const WindowShape& shape, const WindowInput& input, Expert
       pass.ngram();
       marks.mark(Stage::kNgram, stream);
     }
-    pass.read(weights.mix_attn, 0);
+    const bool recurrent = weights.kind == model::LayerKind::kRecurrent;
+    pass.read(weights.mix_attn, 0, recurrent ? weights.delta.qkv : weights.attention.q);
     marks.mark(Stage::kMixers, stream);
-    if (weights.kind == model::LayerKind::kRecurrent) {
+    if (recurrent) {
       pass.delta(layer);
       marks.mark(Stage::kDeltaNet, stream);
     } else {
       pass.attend(layer);
       marks.mark(Stage::kAttention, stream);
     }
-    pass.read(weights.mix_ffn, 1);
+    pass.read(weights.mix_ffn, 1, weights.moe.router);
     marks.mark(Stage::kMixers, stream);
     pass.moe(layer);
   }

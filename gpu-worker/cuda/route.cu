@@ -9,8 +9,13 @@
 namespace strata::gpu_worker::cuda {
 namespace {
 
-constexpr uint32_t kRouteWarps = 4;
-static_assert(kExpertsPerTokenMax <= kWarp, "a lane holds a chosen expert");
+constexpr uint32_t kThreads = 512;  // one row of the real model: an expert a thread
+constexpr uint32_t kWarps = kThreads / kWarp;
+constexpr uint32_t kGroup = 16;  // threads; the best keys of groups bound what can be chosen
+constexpr uint32_t kGroups = kThreads / kGroup;
+static_assert(kExpertsPerTokenMax <= kGroups && kGroups == kWarp,
+              "a lane holds a group's best, or a chosen expert");
+constexpr uint32_t kKeys = (kExpertsMax + kThreads - 1) / kThreads;  // of a thread
 
 // An expert with its probability, in router order: the larger number comes first, equal probabilities have
 // the lower id there. All probabilities of a row are NaN if one is; then only the ids count.
@@ -27,53 +32,58 @@ __device__ uint32_t count_larger(const uint64_t* keys, uint32_t count, uint64_t 
 }
 
 struct RouteShared {
-  float values[kExpertsMax];   // exp(logit - largest)
-  uint64_t keys[kExpertsMax];  // of all experts
+  float values[kExpertsMax];  // exp(logit - largest)
   uint64_t candidates[kExpertsMax];
-  uint64_t lane_best[kWarp];
-  uint64_t chosen[kWarp];  // in order
-  float largest[kRouteWarps];
+  uint64_t group_best[kGroups];
+  uint64_t chosen[kGroups];  // in order
+  float largest[kWarps];
+  uint32_t candidate_count;
 };
 
-// One warp puts the top_k largest of keys (experts) into `chosen`. Each lane's best key first: the top_k-th
-// of these 32 is a bound that at least top_k keys reach, and few others do. Those are ranked by comparing
-// each with each.
-__device__ void choose_experts(RouteShared& shared, uint32_t experts, uint32_t top_k) {
+// Puts the top_k largest keys into `chosen`; each thread brings some. The top_k-th of the groups' best keys
+// is a bound that at least top_k keys reach, and few others do. Those are ranked by comparing each with each.
+__device__ void choose_experts(RouteShared& shared, const uint64_t (&keys)[kKeys], uint32_t top_k) {
   uint64_t best = 0;
-  for (uint32_t e = lane_index(); e < experts; e += kWarp) best = max(best, shared.keys[e]);
-  shared.lane_best[lane_index()] = best;
-  __syncwarp();
-  const bool is_bound = best != 0 && count_larger(shared.lane_best, kWarp, best) == top_k - 1;
+#pragma unroll
+  for (uint32_t i = 0; i < kKeys; ++i) best = max(best, keys[i]);
+#pragma unroll
+  for (uint32_t s = kGroup / 2; s > 0; s /= 2) best = max(best, __shfl_xor_sync(kAllLanes, best, s));
+  if (threadIdx.x % kGroup == 0) shared.group_best[threadIdx.x / kGroup] = best;
+  __syncthreads();
+  // By every warp for itself.
+  best = shared.group_best[lane_index()];
+  const bool is_bound = best != 0 && count_larger(shared.group_best, kGroups, best) == top_k - 1;
   const int lane = __ffs(static_cast<int>(__ballot_sync(kAllLanes, is_bound))) - 1;
-  const uint64_t bound = shared.lane_best[lane];
-
-  uint32_t count = 0;
-  for (uint32_t base = 0; base < experts; base += kWarp) {
-    const uint32_t e = base + lane_index();
-    const uint64_t key = e < experts ? shared.keys[e] : 0;
-    const uint32_t lanes = __ballot_sync(kAllLanes, key >= bound);
-    if (key >= bound)
-      shared.candidates[count + static_cast<uint32_t>(__popc(lanes & ((1u << lane_index()) - 1)))] = key;
-    count += static_cast<uint32_t>(__popc(lanes));
+  // Fewer groups with an expert than are to be chosen: no bound, all experts are ranked.
+  const uint64_t bound = lane >= 0 ? shared.group_best[lane] : 1;
+#pragma unroll
+  for (uint32_t i = 0; i < kKeys; ++i) {
+    if (keys[i] >= bound) shared.candidates[atomicAdd(&shared.candidate_count, 1u)] = keys[i];
   }
-  __syncwarp();
-  for (uint32_t c = lane_index(); c < count; c += kWarp) {
+  __syncthreads();
+  const uint32_t count = shared.candidate_count;
+  for (uint32_t c = threadIdx.x; c < count; c += kThreads) {
     const uint64_t key = shared.candidates[c];
     const uint32_t place = count_larger(shared.candidates, count, key);
     if (place < top_k) shared.chosen[place] = key;
   }
-  __syncwarp();
+  __syncthreads();
 }
 
-__global__ void __launch_bounds__(kRouteWarps* kWarp) route_kernel(RouteArgs args) {
+// Block: a row.
+__global__ void __launch_bounds__(kThreads) route_kernel(RouteArgs args) {
   __shared__ RouteShared shared;
+  let_next_kernel_begin();
+  await_earlier_kernels();
   const uint32_t row = blockIdx.x, experts = args.experts, top_k = args.top_k;
   const float* logits = args.logits.data + row * args.logits.stride;
-  float largest = -__builtin_inff();
-  for (uint32_t e = threadIdx.x; e < experts; e += blockDim.x) {
-    const float logit = logits[e];
-    shared.values[e] = logit;
-    largest = logit > largest ? logit : largest;
+  if (threadIdx.x == 0) shared.candidate_count = 0;
+  float logit[kKeys], largest = -__builtin_inff();
+#pragma unroll
+  for (uint32_t i = 0; i < kKeys; ++i) {
+    const uint32_t e = threadIdx.x + i * kThreads;
+    logit[i] = e < experts ? logits[e] : -__builtin_inff();
+    largest = logit[i] > largest ? logit[i] : largest;
   }
   for (uint32_t s = kWarp / 2; s > 0; s /= 2) {
     const float other = __shfl_xor_sync(kAllLanes, largest, s);
@@ -81,32 +91,37 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp) route_kernel(RouteArgs arg
   }
   if (lane_index() == 0) shared.largest[warp_index()] = largest;
   __syncthreads();
-  for (uint32_t w = 0; w < kRouteWarps; ++w)
-    largest = shared.largest[w] > largest ? shared.largest[w] : largest;
-  for (uint32_t e = threadIdx.x; e < experts; e += blockDim.x)
-    shared.values[e] = exp_value(shared.values[e] - largest);
+#pragma unroll
+  for (uint32_t w = 0; w < kWarps; ++w) largest = shared.largest[w] > largest ? shared.largest[w] : largest;
+  float value[kKeys];
+#pragma unroll
+  for (uint32_t i = 0; i < kKeys; ++i) {
+    const uint32_t e = threadIdx.x + i * kThreads;
+    value[i] = exp_value(logit[i] - largest);
+    if (e < experts) shared.values[e] = value[i];
+  }
   __syncthreads();
   const float total = sum_f32(shared.values, experts);
-  for (uint32_t e = threadIdx.x; e < experts; e += blockDim.x)
-    shared.keys[e] = router_key(shared.values[e] / total, e);
-  __syncthreads();
+  uint64_t keys[kKeys];
+#pragma unroll
+  for (uint32_t i = 0; i < kKeys; ++i) {
+    const uint32_t e = threadIdx.x + i * kThreads;
+    keys[i] = e < experts ? router_key(value[i] / total, e) : 0;
+  }
+  choose_experts(shared, keys, top_k);
   if (warp_index() > 0) return;
 
-  choose_experts(shared, experts, top_k);
-  if (lane_index() >= top_k) return;
   const uint64_t at = uint64_t{row} * top_k;
-  const auto expert_at = [&](uint32_t i) {
-    return args.forced_ids != nullptr ? args.forced_ids[at + i]
-                                      : 0xffffffffu - static_cast<uint32_t>(shared.chosen[i]);
-  };
-  const auto probability = [&](uint32_t expert) {
-    return total == total ? float_of_bits(static_cast<uint32_t>(shared.keys[expert] >> 32)) : total;
-  };
+  const uint32_t k = min(lane_index(), top_k - 1);
+  const uint32_t expert = args.forced_ids != nullptr ? args.forced_ids[at + k]
+                                                     : 0xffffffffu - static_cast<uint32_t>(shared.chosen[k]);
+  const float probability = shared.values[expert] / total;
   float sum = 0.0f;
-  for (uint32_t i = 0; i < top_k; ++i) sum += probability(expert_at(i));
-  const uint32_t expert = expert_at(lane_index());
+#pragma unroll 8
+  for (uint32_t i = 0; i < top_k; ++i) sum += __shfl_sync(kAllLanes, probability, static_cast<int>(i));
+  if (lane_index() >= top_k) return;
   args.ids[at + lane_index()] = static_cast<uint16_t>(expert);
-  args.weights[at + lane_index()] = probability(expert) / sum;
+  args.weights[at + lane_index()] = probability / sum;
 }
 
 }  // namespace
@@ -115,8 +130,7 @@ void route(const RouteArgs& args, cudaStream_t stream) {
   CHECK(args.rows > 0 && args.experts <= kExpertsMax, "{} experts", args.experts);
   CHECK(args.top_k > 0 && args.top_k <= args.experts && args.top_k <= kExpertsPerTokenMax, "{} of {} experts",
         args.top_k, args.experts);
-  launch(route_kernel, {.grid = dim3(args.rows), .block = dim3(kRouteWarps * kWarp), .shared_bytes = 0},
-         stream, args);
+  launch(route_kernel, {.grid = args.rows, .block = kThreads, .early = true}, stream, args);
 }
 
 }  // namespace strata::gpu_worker::cuda

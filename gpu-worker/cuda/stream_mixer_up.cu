@@ -5,6 +5,7 @@
 #include "gpu-worker/cuda/prefetch.cuh"
 #include "gpu-worker/cuda/reductions.cuh"
 #include "gpu-worker/cuda/stream_mixer_mix.cuh"
+#include "gpu-worker/cuda/weight_lanes.cuh"
 #include "gpu-worker/cuda/weight_readers.cuh"
 #include "services/base/check.h"
 
@@ -13,8 +14,7 @@ namespace {
 
 constexpr uint32_t kColumns = kWarp;  // a block's columns: one block of the 8-bit form
 constexpr uint32_t kThreads = 512;
-constexpr uint32_t kWarps = kThreads / kWarp;
-constexpr uint32_t kRowsAtOnce = 4;  // dot products of a warp side by side
+constexpr uint32_t kRowsAtOnce = 4;  // dot products of half a warp side by side
 // More rows than this read the weights more often than products_f32 does.
 constexpr uint32_t kRowsMax = 8;
 
@@ -49,36 +49,43 @@ __device__ inline float normed_value(const NormedStreams& inputs, const MixArgs&
   return normed(x, inputs.scales[row * mix.streams + c], inputs.norm[in_row]);
 }
 
-// Masks of kRowsAtOnce columns of one stream, by a warp.
-template <class Reader>
+// Masks of kRowsAtOnce columns next to each other, by half a warp.
+template <class Quads>
 __device__ inline void masks_of_rows(const uint8_t* first, uint64_t row_bytes, uint32_t rows,
                                      const float* low, uint32_t rank, float scale, float* masks) {
-  float sums[kRowsAtOnce][2] = {};
-  Reader readers[kRowsAtOnce];
+  float sums[kRowsAtOnce][4] = {};
+  const uint8_t* row[kRowsAtOnce];
 #pragma unroll
-  for (uint32_t r = 0; r < kRowsAtOnce; ++r) readers[r].row = first + min(r, rows - 1) * row_bytes;
-  uint32_t i = 2 * lane_index();
+  for (uint32_t r = 0; r < kRowsAtOnce; ++r) row[r] = first + min(r, rows - 1) * row_bytes;
+  const uint32_t t = lane_index() % kQuadThreads;
+  uint32_t i = 4 * t;
 #pragma unroll 2
-  for (; i + 1 < rank; i += kSumLanes) {
-    const float2 v = *reinterpret_cast<const float2*>(low + i);
+  for (; i + 3 < rank; i += kSumLanes) {
+    const float4 v = *reinterpret_cast<const float4*>(low + i);
 #pragma unroll
     for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
-      const float2 w = readers[r].pair(i);
+      const float4 w = Quads::four(row[r], i);
       sums[r][0] = fmaf(w.x, v.x, sums[r][0]);
       sums[r][1] = fmaf(w.y, v.y, sums[r][1]);
+      sums[r][2] = fmaf(w.z, v.z, sums[r][2]);
+      sums[r][3] = fmaf(w.w, v.w, sums[r][3]);
     }
   }
-  if (i < rank) {
-    for (uint32_t r = 0; r < kRowsAtOnce; ++r) sums[r][0] = fmaf(readers[r].one(i), low[i], sums[r][0]);
+#pragma unroll
+  for (uint32_t k = 0; k < 3; ++k) {  // the end of a rank that is no multiple of 4
+    if (i + k >= rank) break;
+#pragma unroll
+    for (uint32_t r = 0; r < kRowsAtOnce; ++r)
+      sums[r][k] = fmaf(Quads::one(row[r], i + k), low[i + k], sums[r][k]);
   }
-  const float total = total_of_lane_pairs<kRowsAtOnce>(sums);
-  const uint32_t r = lane_index() * kRowsAtOnce / kWarp;
-  if (lane_index() % (kWarp / kRowsAtOnce) == 0 && r < rows) masks[r] = total * scale;
+  const float total = total_of_lane_quads(sums);
+  if (t % 4 == 0 && t / 4 < rows) masks[t / 4] = total * scale;
 }
 
 // Block (H / kColumns, rows).
-template <class Reader>
+template <class Quads>
 __global__ void __launch_bounds__(kThreads) up_kernel(UpAndMixArgs args, UpShape shape) {
+  let_next_kernel_begin();
   auto* shared = dynamic_shared<std::byte>();
   const uint32_t streams = args.mix.streams, hidden = args.mix.hidden, rank = args.up.cols;
   float* low = reinterpret_cast<float*>(shared + shape.low_at());
@@ -99,9 +106,10 @@ __global__ void __launch_bounds__(kThreads) up_kernel(UpAndMixArgs args, UpShape
     for (uint32_t at = 16 * threadIdx.x; at < bytes; at += 16 * kThreads)
       copy16_async(shared + c * shape.piece_bytes + at, stored(c) - before + at);
   }
-  for (uint32_t i = threadIdx.x; i < rank; i += kThreads) low[i] = args.low[row * rank + i];
   copies_commit();
   prefetch_share(args.next);
+  await_earlier_kernels();
+  for (uint32_t i = threadIdx.x; i < rank; i += kThreads) low[i] = args.low[row * rank + i];
   for (uint32_t i = threadIdx.x; i < streams * kColumns; i += kThreads) {
     const uint32_t c = i / kColumns, j = i % kColumns;
     if (j < columns) normed[i] = normed_value(args.inputs, args.mix, row, c, first + j);
@@ -109,15 +117,17 @@ __global__ void __launch_bounds__(kThreads) up_kernel(UpAndMixArgs args, UpShape
   copies_wait<0>();
   __syncthreads();
 
+  // Whole warps come here together, halves of them with rows of their own.
   constexpr uint32_t kGroups = kColumns / kRowsAtOnce;  // of one stream
-  for (uint32_t group = warp_index(); group < streams * kGroups; group += kWarps) {
-    const uint32_t c = group / kGroups, column = group % kGroups * kRowsAtOnce;
-    if (column >= columns) continue;
+  static_assert(kGroups % 2 == 0);
+  for (uint32_t group = threadIdx.x / kQuadThreads; group < streams * kGroups;
+       group += kThreads / kQuadThreads) {
+    const uint32_t c = group / kGroups, column = min(group % kGroups * kRowsAtOnce, columns - 1);
     const auto* rows =
         reinterpret_cast<const uint8_t*>(shared + c * shape.piece_bytes + misalignment(stored(c)));
-    masks_of_rows<Reader>(rows + column * args.up.row_bytes, args.up.row_bytes,
-                          min(kRowsAtOnce, columns - column), low, rank, args.up.scale,
-                          masks + c * kColumns + column);
+    masks_of_rows<Quads>(rows + column * args.up.row_bytes, args.up.row_bytes,
+                         min(kRowsAtOnce, columns - column), low, rank, args.up.scale,
+                         masks + c * kColumns + column);
   }
   __syncthreads();
   if (warp_index() == 0) {
@@ -127,13 +137,14 @@ __global__ void __launch_bounds__(kThreads) up_kernel(UpAndMixArgs args, UpShape
   }
 }
 
-template <class Reader>
+template <class Quads>
 void launch_up(const UpAndMixArgs& args, cudaStream_t stream) {
   const UpShape shape(args.up, args.mix.streams);
-  launch(up_kernel<Reader>,
+  launch(up_kernel<Quads>,
          {.grid = dim3((args.mix.hidden + kColumns - 1) / kColumns, args.rows),
           .block = kThreads,
-          .shared_bytes = shape.bytes()},
+          .shared_bytes = shape.bytes(),
+          .early = true},
          stream, args, shape);
 }
 
@@ -147,13 +158,13 @@ void up_and_mix(const UpAndMixArgs& args, cudaStream_t stream) {
   CHECK(can_up_and_mix(args.up, args.mix.streams, args.rows));
   switch (args.up.type) {
     case TensorType::kF32:
-      return launch_up<FloatReader<F32>>(args, stream);
+      return launch_up<FloatQuads<F32>>(args, stream);
     case TensorType::kF16:
-      return launch_up<FloatReader<F16>>(args, stream);
+      return launch_up<FloatQuads<F16>>(args, stream);
     case TensorType::kBF16:
-      return launch_up<FloatReader<BF16>>(args, stream);
+      return launch_up<FloatQuads<BF16>>(args, stream);
     default:
-      return launch_up<Q8Reader>(args, stream);
+      return launch_up<Q8Quads>(args, stream);
   }
 }
 
