@@ -4,30 +4,33 @@
 #
 #   tools/gpu-tests.sh build [--source DIR] [--sdk DIR] [--arch 90] [--build DIR]
 #   tools/gpu-tests.sh tests|memcheck|racecheck|bench --out DIR [--build DIR] [--only REGEX] [--seconds 540]
+#   tools/gpu-tests.sh cluster --out DIR --bin DIR [--source DIR] [--only REGEX] [--seconds 540]
 #
 # Each program leaves NAME.json (where it got so far), NAME.log and NAME.status (its exit code) in DIR/tests, DIR/memcheck, ...
 # After --seconds no further program begins and the exit code is 3: the same call again goes on with those that have no status yet.
-# Otherwise the exit code is 1 if any program failed, and 77 if all were skipped for want of a GPU. memcheck and racecheck run the tests under compute-sanitizer.
+# Otherwise the exit code is 1 if any program failed, and 77 if all were skipped for want of a GPU. memcheck and racecheck run the tests under compute-sanitizer;
+# cluster runs the cluster's tests (tests/cluster, Python 3) with the programs in --bin and device.type: cuda.
 set -euo pipefail
 
-usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit "$1"; }
+usage() { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit "$1"; }
 die() { echo "gpu-tests.sh: $*" >&2; exit 2; }
 
 here="$(cd "$(dirname "$0")/.." && pwd)"
 mode="${1:-}"
 case "$mode" in
-  build|tests|memcheck|racecheck|bench) shift ;;
+  build|tests|memcheck|racecheck|bench|cluster) shift ;;
   -h|--help) usage 0 ;;
   *) usage 2 >&2 ;;
 esac
 
-source="$here" sdk="" arch=native build="" out="" only=. seconds=540
+source="$here" bin="$here/bin" sdk="" arch=native build="" out="" only=. seconds=540
 [[ -d "$here/sdk" ]] && sdk="$here/sdk"
 while (($#)); do
   (($# >= 2)) || die "$1 needs a value"
   case "$1" in
     --source) source="$2" ;;
     --sdk) sdk="$2" ;;
+    --bin) bin="$2" ;;
     --arch) arch="$2" ;;
     --build) build="$2" ;;
     --out) out="$2" ;;
@@ -56,6 +59,12 @@ run=()
 case "$mode" in
   tests) programs=("$build"/tests/bin/*_gpu) ;;
   bench) programs=("$build"/bench/cuda_*) ;;
+  cluster)
+    programs=("$source"/tests/cluster/{answers,failures,lifecycle}_test.py)
+    run=(python3)
+    [[ -x "$bin/strata" ]] || die "no programs in $bin; --bin names their folder"
+    export STRATA_BIN="$bin" STRATA_TEST_SETTINGS=device.type=cuda,device.kv=float32
+    ;;
   memcheck|racecheck)
     programs=("$build"/tests/bin/*_gpu)
     sanitizer="$(command -v compute-sanitizer || true)"
@@ -64,7 +73,7 @@ case "$mode" in
     run=("$sanitizer" --tool "$mode" --error-exitcode 86 --print-limit 20)
     ;;
 esac
-[[ -x "${programs[0]}" ]] || die "nothing to run in $build; first: tools/gpu-tests.sh build"
+[[ -e "${programs[0]}" ]] || die "nothing to run in $build; first: tools/gpu-tests.sh build"
 
 mkdir -p "$out/$mode"
 passed=0 failed=0 left=0
@@ -77,6 +86,7 @@ for program in "${programs[@]}"; do
     if ((rest <= 0)); then left=$((left + 1)); continue; fi
     output="--gtest_output=json:$base.json"
     [[ "$mode" == bench ]] && output="--benchmark_out=$base.json --benchmark_out_format=json"
+    [[ "$mode" == cluster ]] && output=-v
     start=$SECONDS code=0
     # Two options in one word are two words here.
     # shellcheck disable=SC2086

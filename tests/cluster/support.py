@@ -1,6 +1,7 @@
 """A real cluster for a test: started with `strata up` on a free port and a run directory of its own, stopped by pid.
 
-STRATA_BIN names the folder of the programs. Standard library only.
+STRATA_BIN names the folder of the programs. STRATA_TEST_SETTINGS ("device.type=cuda,device.kv=float32") holds for every cluster
+whose test says nothing else. Standard library only.
 """
 import contextlib
 import http.client
@@ -18,6 +19,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("STRATA_BIN", os.path.join(ROOT, "build", "release", "bin"))
 DEMO = os.path.join(ROOT, "configs", "demo.yaml")
+SETTINGS = dict(setting.split("=", 1) for setting in os.environ.get("STRATA_TEST_SETTINGS", "").split(",") if setting)
 
 
 def wait_for(condition, seconds, what):
@@ -48,7 +50,7 @@ class Cluster:
         self.run_dir = self.given_run_dir or os.path.join(self.folder, "run")
         self.log_path = os.path.join(self.folder, "log")
         arguments = [os.path.join(BIN, "strata"), "up", "--config", self.config, "--run-dir", self.run_dir, "--listen", "127.0.0.1:0"]
-        for name, value in self.settings.items():
+        for name, value in {**SETTINGS, **self.settings}.items():
             arguments += ["--set", f"{name}={value}"]
         self.log = open(self.log_path, "wb")
         self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=self.log, start_new_session=True,
