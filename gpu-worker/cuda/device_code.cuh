@@ -22,6 +22,9 @@ __device__ inline T* dynamic_shared();
 
 // Four products of signed bytes, summed: exact.
 __device__ inline int dot4(int a, int b, int sum);
+// Two signed 16-bit numbers by the signed bytes 0 and 1 of b, or by 2 and 3, summed: exact.
+__device__ inline int dot2_low(int a, int b, int sum);
+__device__ inline int dot2_high(int a, int b, int sum);
 
 // Copies 16 aligned bytes from global to shared memory, past the registers where the GPU can (sm_80). The
 // bytes are there after copies_commit() of this thread, copies_wait<n>() (all but the last n commits are

@@ -14,6 +14,8 @@ __device__ inline T* dynamic_shared() {
 }
 
 __device__ inline int dot4(int a, int b, int sum) { return __dp4a(a, b, sum); }
+__device__ inline int dot2_low(int a, int b, int sum) { return __dp2a_lo(a, b, sum); }
+__device__ inline int dot2_high(int a, int b, int sum) { return __dp2a_hi(a, b, sum); }
 
 __device__ inline void copy16_async(void* shared, const void* global) {
 #if __CUDA_ARCH__ >= 800

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -132,14 +133,14 @@ TEST(DeviceCode, MatrixProductsHaveTheDocumentedFragments) {
   }
 }
 
-TEST(DeviceCode, FourBytesAtOnce) {
+TEST(DeviceCode, ProductsOfParts) {
   constexpr uint32_t kCount = 1000;
   const std::vector<int8_t> a = random_values<int8_t>(4 * kCount, -128, 127);
   const std::vector<int8_t> b = random_values<int8_t>(4 * kCount + 4, -128, 127);
   const std::vector<int> sums = random_values<int>(kCount, -100000, 100000);
   const auto device_a = on_device(a), device_b = on_device(b);
   const auto device_sums = on_device(sums);
-  const auto device_out = device_zeros<int>(kCount);
+  const auto device_out = device_zeros<int>(3 * kCount);
   run_dot4(reinterpret_cast<const int*>(device_a.data()), reinterpret_cast<const int*>(device_b.data()),
            device_sums.data(), device_out.data(), kCount, nullptr);
   const std::vector<int> out = values_of(device_out);
@@ -147,6 +148,10 @@ TEST(DeviceCode, FourBytesAtOnce) {
     int sum = sums[i];
     for (uint32_t j = 4 * i; j < 4 * i + 4; ++j) sum += a[j] * b[j];
     ASSERT_EQ(out[i], sum) << i;
+    int16_t halves[2];
+    std::memcpy(halves, &a[4 * i], sizeof(halves));
+    ASSERT_EQ(out[kCount + i], sums[i] + halves[0] * b[4 * i] + halves[1] * b[4 * i + 1]) << i;
+    ASSERT_EQ(out[2 * kCount + i], sums[i] + halves[0] * b[4 * i + 2] + halves[1] * b[4 * i + 3]) << i;
   }
 }
 

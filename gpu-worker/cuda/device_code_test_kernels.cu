@@ -84,7 +84,10 @@ __global__ void multiply(const int8_t* a, const int8_t* b, int* d, uint32_t k) {
 
 __global__ void dots(const int* a, const int* b, const int* sum, int* out, uint32_t count) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < count) out[i] = dot4(a[i], b[i], sum[i]);
+  if (i >= count) return;
+  out[i] = dot4(a[i], b[i], sum[i]);
+  out[count + i] = dot2_low(a[i], b[i], sum[i]);
+  out[2 * count + i] = dot2_high(a[i], b[i], sum[i]);
 }
 
 __global__ void copy_in_stages(const uint4* in, uint4* out, uint32_t stages) {

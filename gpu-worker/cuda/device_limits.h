@@ -21,4 +21,14 @@ inline uint32_t shared_bytes_max() {
   return most;
 }
 
+inline uint32_t multiprocessors() {
+  static const uint32_t count = [] {
+    int device = 0, number = 0;
+    const bool known = cudaGetDevice(&device) == cudaSuccess &&
+                       cudaDeviceGetAttribute(&number, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
+    return known && number > 0 ? static_cast<uint32_t>(number) : 1u;
+  }();
+  return count;
+}
+
 }  // namespace strata::gpu_worker::cuda

@@ -63,28 +63,47 @@ class GroupProducts {
     launch_.tokens_max = args.rows;
     launch_.tile_ends = workspace.tile_ends;
   }
+  // The products that follow are of h.
   void to_pairs() { launch_.source.to_pairs = true; }
+  // Whether a product with weights of this type can take what follows along: gate and up end with h as
+  // floats, or down quantizes it.
+  bool takes_along(const ExpertPart& part) const { return !is_float(part.type) && computes_rows(launch_); }
+
   void multiply(std::initializer_list<SourceMatrix> matrices, const ExpertPart& like, Q8Rows q8,
                 FloatRows floats) {
-    const bool of_floats = is_float(like.type);
+    launch_.source.x_floats = false;
+    launch(matrices, like, is_float(like.type) ? as_bytes(floats, like.cols) : q8);
+  }
+  void multiply_silu(const SourceMatrix& gate, const SourceMatrix& up, const ExpertPart& like, Q8Rows q8) {
+    launch_.source.silu = true;
+    multiply({gate, up}, like, q8, {});
+    launch_.source.silu = false;
+  }
+  void quantize_and_multiply(const SourceMatrix& matrix, const ExpertPart& like, FloatRows floats) {
+    launch_.source.x_floats = true;
+    launch({matrix}, like, as_bytes(floats, like.cols));
+  }
+
+ private:
+  static Q8Rows as_bytes(FloatRows rows, uint32_t cols) {
+    return {
+        .data = reinterpret_cast<std::byte*>(rows.data), .stride = rows.stride * sizeof(float), .cols = cols};
+  }
+  void launch(std::initializer_list<SourceMatrix> matrices, const ExpertPart& like, Q8Rows x) {
+    CHECK(x.data != nullptr, "activations lack the form that {} needs",
+          gguf::tensor_type_info(like.type).name);
     std::copy(matrices.begin(), matrices.end(), launch_.source.matrices);
     launch_.source.matrix_count = static_cast<uint32_t>(matrices.size());
     launch_.source.cols = like.cols;
-    launch_.source.x = of_floats ? Q8Rows{.data = reinterpret_cast<std::byte*>(floats.data),
-                                          .stride = floats.stride * sizeof(float),
-                                          .cols = like.cols}
-                                 : q8;
-    CHECK(launch_.source.x.data != nullptr, "activations lack the form that {} needs",
-          gguf::tensor_type_info(like.type).name);
+    launch_.source.x = x;
     launch_.type = like.type;
-    if (of_floats) {
+    if (is_float(like.type)) {
       launch_products_float(launch_, stream_);
     } else {
       launch_products_q8(launch_, stream_);
     }
   }
 
- private:
   ProductLaunch launch_;
   cudaStream_t stream_;
 };
@@ -106,7 +125,19 @@ void compute_experts(const ExpertsArgs& args, cudaStream_t stream) {
 
   GroupProducts products(args, w, stream);
   const SourceMatrix gate = matrix_of(experts.gate, w.gate), up = matrix_of(experts.up, w.up);
-  if (experts.gate.type == experts.up.type) {
+  const bool same_type = experts.gate.type == experts.up.type;
+  const SourceMatrix down = matrix_of(experts.down, {args.parts, experts.hidden()});
+  if (same_type && products.takes_along(experts.gate)) {
+    products.multiply_silu(gate, up, experts.gate, args.x_q8);
+    products.to_pairs();
+    if (products.takes_along(experts.down)) {
+      products.quantize_and_multiply(down, experts.down, w.gate);
+    } else {
+      products.multiply({down}, experts.down, {}, w.gate);
+    }
+    return;
+  }
+  if (same_type) {
     products.multiply({gate, up}, experts.gate, args.x_q8, args.x);
   } else {
     products.multiply({gate}, experts.gate, args.x_q8, args.x);
@@ -121,7 +152,7 @@ void compute_experts(const ExpertsArgs& args, cudaStream_t stream) {
                  .q8 = w.h},
                 stream);
   products.to_pairs();
-  products.multiply({matrix_of(experts.down, {args.parts, experts.hidden()})}, experts.down, w.h, w.gate);
+  products.multiply({down}, experts.down, w.h, w.gate);
 }
 
 }  // namespace strata::gpu_worker::cuda

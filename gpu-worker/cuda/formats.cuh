@@ -7,8 +7,12 @@
 //                          signed if kOffset is 0
 //   columns(block, k, w)   if kHasColumns: the same in the order in which they are cheaper. w[c], w[4 + c]
 //                          (c = 0..3) hold values c, c + 4, c + 8, c + 12 of the first and last 16
+//   pair(block, ...)       if kHasPair (blocks of 32): w of two blocks that follow each other, and their d_w,
+//   with
+//                          each word loaded once
 //   factor(block, half)    d_w of half a unit: half = 2 k or 2 k + 1 (they differ for kFactorPer16 only)
 //   kScaleGroup            0, or how many values (16 or 32) share the integer scale(block, group)
+//   kScalesFitBytes        for groups of 16: a weight times its scale, both without sign, is below 128
 //   kMinimum               whether there is a minimum: minimum_factor(block), which is added (so negative
 //                          where the format subtracts), times minimum(block, group) if kIntegerMinimum
 
@@ -26,7 +30,9 @@ struct QuantizedFormat {
   static constexpr int kAlign = bytes % 4 == 0 ? 4 : bytes % 2 == 0 ? 2 : 1;
   static constexpr int kOffset = 0;
   static constexpr bool kHasColumns = false;
+  static constexpr bool kHasPair = false;
   static constexpr int kScaleGroup = 0;
+  static constexpr bool kScalesFitBytes = false;
   static constexpr bool kFactorPer16 = false;
   static constexpr bool kMinimum = false;
   static constexpr bool kIntegerMinimum = false;
@@ -45,6 +51,18 @@ struct Q4_0 : QuantizedFormat<TensorType::kQ4_0, 32, 18> {
     uint32_t packed[4];
     load_words<kAlign>(b + 2, packed);
     spread_nibbles(packed, w);
+  }
+  static constexpr bool kHasPair = true;
+  __device__ static void pair(const uint8_t* b, uint32_t (&first)[8], uint32_t (&last)[8], float (&d)[2]) {
+    uint32_t words[9];
+    load_mostly_aligned(b, words);
+    d[0] = low_half(words[0]);
+    d[1] = high_half(words[4]);
+    uint32_t packed[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) packed[j] = __byte_perm(words[j], words[j + 1], 0x5432);
+    spread_nibbles(packed, first);
+    spread_nibbles({words[5], words[6], words[7], words[8]}, last);
   }
 };
 struct Q4_1 : QuantizedFormat<TensorType::kQ4_1, 32, 20> {
@@ -80,6 +98,18 @@ struct Q5_1 : QuantizedFormat<TensorType::kQ5_1, 32, 24> {
 };
 struct Q8_0 : QuantizedFormat<TensorType::kQ8_0, 32, 34> {
   __device__ static void raw(const uint8_t* b, int /*k*/, uint32_t (&w)[8]) { load_words<kAlign>(b + 2, w); }
+  static constexpr bool kHasPair = true;
+  __device__ static void pair(const uint8_t* b, uint32_t (&first)[8], uint32_t (&last)[8], float (&d)[2]) {
+    uint32_t words[17];
+    load_mostly_aligned(b, words);
+    d[0] = low_half(words[0]);
+    d[1] = high_half(words[8]);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      first[j] = __byte_perm(words[j], words[j + 1], 0x5432);
+      last[j] = words[9 + j];
+    }
+  }
 };
 // 16 bytes whose nibbles choose from a table.
 template <class Table, int kAlign>
@@ -149,6 +179,7 @@ __device__ inline void add_bits(const uint8_t* p, int at, uint32_t mask, int up,
 
 struct Q2_K : QuantizedFormat<TensorType::kQ2_K, 256, 84> {
   static constexpr int kScaleGroup = 16;
+  static constexpr bool kScalesFitBytes = true;
   static constexpr bool kMinimum = true;
   static constexpr bool kIntegerMinimum = true;
   __device__ static float factor(const uint8_t* b, int /*half*/) { return load_half(b + 80); }

@@ -27,6 +27,15 @@ __device__ inline void load_words(const uint8_t* p, uint32_t (&words)[kWords]) {
     }
   }
 }
+// The same from a multiple of 2 that most often is one of 4.
+template <int kWords>
+__device__ inline void load_mostly_aligned(const uint8_t* p, uint32_t (&words)[kWords]) {
+  if ((reinterpret_cast<uintptr_t>(p) & 3) == 0) {
+    load_words<4>(p, words);
+  } else {
+    load_words<2>(p, words);
+  }
+}
 template <int kAlign>
 __device__ inline uint32_t load_word(const uint8_t* p) {
   uint32_t words[1];
@@ -37,6 +46,11 @@ __device__ inline uint32_t load_half_word(const uint8_t* p) { return *reinterpre
 __device__ inline float load_half(const uint8_t* p) {
   return __half2float(__ushort_as_half(static_cast<uint16_t>(load_half_word(p))));
 }
+
+__device__ inline float low_half(uint32_t word) {
+  return __half2float(__ushort_as_half(static_cast<uint16_t>(word)));
+}
+__device__ inline float high_half(uint32_t word) { return low_half(word >> 16); }
 
 // Bits n, n + 1, n + 2, n + 3 of x -> the lowest bit of each byte.
 __device__ inline uint32_t bits_to_bytes(uint32_t x, int n) {

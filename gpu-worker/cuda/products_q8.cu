@@ -12,7 +12,9 @@ namespace {
 
 // A square of tiles costs about as much as its rows with 24 tokens in a window's kernel, however few of its
 // tokens there are; and it pays only when there are blocks for most multiprocessors (132 of an H200).
-constexpr uint32_t kWindowTokens = 32, kGroupTokens = 24;
+// Groups of about one token each are computed token after token.
+constexpr uint32_t kWindowTokens = 32, kGroupTokens = 24, kRowsGroupTokens = 1;
+constexpr uint32_t kSmallGroupTokens = 96;
 constexpr uint64_t kBlocksMin = 100, kLargeBlocksMin = 200;
 
 template <uint32_t kSide>
@@ -21,12 +23,24 @@ uint64_t blocks(const ProductLaunch& launch) {
 }
 
 ProductPath path_of(const ProductLaunch& launch) {
+  if (launch.tokens_max == 1) return ProductPath::kRows;
   if (launch.source.hits.counts != nullptr) {
-    return launch.tokens_expected > kGroupTokens ? ProductPath::kSmallTiles : ProductPath::kWindow;
+    if (launch.tokens_expected <= kRowsGroupTokens) return ProductPath::kRows;
+    if (launch.tokens_expected <= kGroupTokens) return ProductPath::kWindow;
+    return launch.tokens_expected <= kSmallGroupTokens ? ProductPath::kSmallTiles : ProductPath::kLargeTiles;
   }
   if (launch.tokens_max <= kWindowTokens) return ProductPath::kWindow;
   if (launch.tokens_max <= 128 && blocks<64>(launch) < kBlocksMin) return ProductPath::kWindow;
   return blocks<128>(launch) < kLargeBlocksMin ? ProductPath::kSmallTiles : ProductPath::kLargeTiles;
+}
+
+SourceMatrix matrix_of(const ProductJob& job) {
+  return {.data = job.matrix.data,
+          .row_bytes = job.matrix.row_bytes,
+          .rows = job.matrix.rows,
+          .scale = job.matrix.scale,
+          .out = job.out,
+          .out_stride = job.out_stride};
 }
 
 // One warp, 32 groups at a time.
@@ -63,10 +77,13 @@ void launch_products_q8(const ProductLaunch& args, ProductPath path, bool tensor
     using F = decltype(format);
     CHECK(args.source.cols % F::kBlockValues == 0, "{} columns of type {}", args.source.cols,
           gguf::tensor_type_info(args.type).name);
+    CHECK(path == ProductPath::kRows || !(args.source.silu || args.source.x_floats), "rows only");
     launch_format<F>(args, path, tensor_cores, stream);
   });
   CHECK(known, "products with 8-bit activations of type {}", gguf::tensor_type_info(args.type).name);
 }
+bool computes_rows(const ProductLaunch& args) { return path_of(args) == ProductPath::kRows; }
+
 void launch_products_q8(const ProductLaunch& args, cudaStream_t stream) {
   launch_products_q8(args, path_of(args), has_tensor_cores(), stream);
 }
@@ -86,15 +103,40 @@ void multiply_q8(std::span<const ProductJob> jobs, Q8Rows x, uint32_t rows, cuda
     for (const ProductJob& job : jobs.subspan(first)) {
       if (!same_type(job)) continue;
       CHECK(job.matrix.cols == x.cols, "{} activations for {} columns", x.cols, job.matrix.cols);
-      args.source.matrices[args.source.matrix_count++] = {.data = job.matrix.data,
-                                                          .row_bytes = job.matrix.row_bytes,
-                                                          .rows = job.matrix.rows,
-                                                          .scale = job.matrix.scale,
-                                                          .out = job.out,
-                                                          .out_stride = job.out_stride};
+      args.source.matrices[args.source.matrix_count++] = matrix_of(job);
     }
     launch_products_q8(args, stream);
   }
+}
+
+void multiply_q8_silu(const ProductJob& gate, const DeviceMatrix& up, Q8Rows x, uint32_t rows,
+                      cudaStream_t stream) {
+  CHECK(gate.matrix.type == up.type && gate.matrix.cols == x.cols && up.cols == x.cols,
+        "gate of {} and up of {} columns for {} activations", gate.matrix.cols, up.cols, x.cols);
+  if (rows == 0) return;
+  ProductLaunch args{.source = {}, .type = up.type, .tokens_max = rows};
+  args.source.matrices[0] = matrix_of(gate);
+  args.source.matrices[1] = matrix_of({.matrix = up, .out = gate.out, .out_stride = gate.out_stride});
+  args.source.matrix_count = 2;
+  args.source.cols = x.cols;
+  args.source.x = x;
+  args.source.tokens = rows;
+  args.source.silu = true;
+  launch_products_q8(args, ProductPath::kRows, has_tensor_cores(), stream);
+}
+
+void multiply_q8_floats(const ProductJob& job, FloatRows x, uint32_t rows, cudaStream_t stream) {
+  if (rows == 0) return;
+  ProductLaunch args{.source = {}, .type = job.matrix.type, .tokens_max = rows};
+  args.source.matrices[0] = matrix_of(job);
+  args.source.matrix_count = 1;
+  args.source.cols = job.matrix.cols;
+  args.source.x = {.data = reinterpret_cast<std::byte*>(x.data),
+                   .stride = x.stride * sizeof(float),
+                   .cols = job.matrix.cols};
+  args.source.tokens = rows;
+  args.source.x_floats = true;
+  launch_products_q8(args, ProductPath::kRows, has_tensor_cores(), stream);
 }
 
 }  // namespace strata::gpu_worker::cuda

@@ -16,4 +16,11 @@ namespace strata::gpu_worker::cuda {
 // bandwidth bound there, beyond 32 rows bound by arithmetic.
 void multiply_q8(std::span<const ProductJob> jobs, Q8Rows x, uint32_t rows, cudaStream_t stream);
 
+// gate.out = silu(gate x) * (up x): with multiply_q8_floats() an expert in two launches, for one row or two
+// (more are computed one after the other). Both matrices are of one type and have as many rows.
+void multiply_q8_silu(const ProductJob& gate, const DeviceMatrix& up, Q8Rows x, uint32_t rows,
+                      cudaStream_t stream);
+// The product with rows that are not quantized yet, for as few of them. They are aligned to 16 bytes.
+void multiply_q8_floats(const ProductJob& job, FloatRows x, uint32_t rows, cudaStream_t stream);
+
 }  // namespace strata::gpu_worker::cuda

@@ -1,6 +1,7 @@
 #pragma once
 // Everything that a format needs in products: included by the files that divide the formats among them.
 
+#include "gpu-worker/cuda/products_q8_rows.cuh"
 #include "gpu-worker/cuda/products_q8_tile_kernel.cuh"
 #include "gpu-worker/cuda/products_q8_window.cuh"
 
@@ -9,8 +10,9 @@ namespace strata::gpu_worker::cuda {
 template <class F>
 void launch_format(const ProductLaunch& args, ProductPath path, bool tensor_cores, cudaStream_t stream) {
   switch (path) {
+    case ProductPath::kRows:
+      return launch_rows<F>(args, stream);
     case ProductPath::kWindow:
-      if (args.tokens_max == 1) return launch_window<F, 1>(args, stream);
       if (args.tokens_max <= 4) return launch_window<F, 4>(args, stream);
       return launch_window<F, 8>(args, stream);
     case ProductPath::kSmallTiles:

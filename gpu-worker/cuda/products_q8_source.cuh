@@ -44,24 +44,13 @@ uint32_t tiles_of(const ProductSource& source) {
   return tiles;
 }
 
-// Tile `index` (of tiles_of()) of group `group`, matrix by matrix. The group is among groups_max; if it does
-// not exist, what is found means nothing.
-template <uint32_t kRows>
-__device__ inline ProductTile find_tile(const ProductSource& source, uint32_t group, uint32_t index) {
-  HitGroup hit;
-  if (source.hits.counts != nullptr) hit = source.hits.groups[group];
-  uint32_t m = 0;
-  for (; m + 1 < source.matrix_count; ++m) {
-    const uint32_t tiles = (source.matrices[m].rows + kRows - 1) / kRows;
-    if (index < tiles) break;
-    index -= tiles;
-  }
-  const SourceMatrix& matrix = source.matrices[m];
-  const uint32_t row = index * kRows;
-
+// At most `rows_max` rows from `row` on of a matrix, and the tokens that they meet. The group is among
+// groups_max; if it does not exist, what is found means nothing.
+__device__ inline ProductTile tile_at(const ProductSource& source, uint32_t group, const SourceMatrix& matrix,
+                                      uint32_t row, uint32_t rows_max) {
   ProductTile tile;
   tile.row_bytes = matrix.row_bytes;
-  tile.row_count = matrix.rows - row < kRows ? matrix.rows - row : kRows;
+  tile.row_count = matrix.rows - row < rows_max ? matrix.rows - row : rows_max;
   tile.units = source.cols / 32;
   tile.x = source.x.data;
   tile.x_stride = source.x.stride;
@@ -72,6 +61,7 @@ __device__ inline ProductTile find_tile(const ProductSource& source, uint32_t gr
     tile.scale = matrix.scale;
     tile.tokens = source.tokens;
   } else {
+    const HitGroup hit = source.hits.groups[group];
     data = hit.record + matrix.offset;
     if (matrix.scales != nullptr) tile.scale = matrix.scales[hit.expert];
     tile.tokens = hit.count;
@@ -86,6 +76,18 @@ __device__ inline ProductTile find_tile(const ProductSource& source, uint32_t gr
   }
   tile.weights = reinterpret_cast<const uint8_t*>(data) + row * tile.row_bytes;
   return tile;
+}
+
+// Tile `index` (of tiles_of()) of group `group`, matrix by matrix.
+template <uint32_t kRows>
+__device__ inline ProductTile find_tile(const ProductSource& source, uint32_t group, uint32_t index) {
+  uint32_t m = 0;
+  for (; m + 1 < source.matrix_count; ++m) {
+    const uint32_t tiles = (source.matrices[m].rows + kRows - 1) / kRows;
+    if (index < tiles) break;
+    index -= tiles;
+  }
+  return tile_at(source, group, source.matrices[m], index * kRows, kRows);
 }
 
 }  // namespace strata::gpu_worker::cuda

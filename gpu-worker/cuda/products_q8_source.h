@@ -31,6 +31,10 @@ struct ProductSource {
   // Groups read row pair / top_k of x and write consecutive rows from group.first on (gate, up), or read
   // those and write row `pair` (down).
   bool to_pairs = false;
+  // Of two matrices with as many rows, gate and up: only silu(gate) * up is written, where gate's output is.
+  bool silu = false;
+  bool x_floats = false;  // x is rows of floats, quantized where they are needed
+  // (Both for ProductPath::kRows only.)
 };
 
 // One launch for one type. Without groups source.tokens count; with groups, there are at most groups_max of
@@ -45,12 +49,15 @@ struct ProductLaunch {
   uint32_t* tile_ends = nullptr;  // working memory (groups_max), with groups only
 };
 void launch_products_q8(const ProductLaunch& launch, cudaStream_t stream);
+// Whether that takes ProductPath::kRows.
+bool computes_rows(const ProductLaunch& launch);
 // The same for groups with weights of a float type and rows of floats in the place of source.x.
 void launch_products_float(const ProductLaunch& launch, cudaStream_t stream);
 
 // How the products of a launch are computed; launch_products_q8() above chooses. Without tensor cores only
 // below sm_80 (and in the emulation).
 enum class ProductPath : uint8_t {
+  kRows,        // products_q8_rows.cuh
   kWindow,      // products_q8_window.cuh
   kSmallTiles,  // products_q8_tile.cuh
   kLargeTiles,

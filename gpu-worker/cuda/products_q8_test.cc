@@ -148,6 +148,43 @@ TEST(ProductsQ8, FaultsStayInTheirRowsAndTokens) {
   }
 }
 
+// silu(gate x) * (up x), then a product with that, which is quantized on the way.
+void expect_gated_product(TensorType type, uint32_t width, uint32_t cols, uint32_t rows) {
+  SCOPED_TRACE(testing::Message() << gguf::tensor_type_info(type).name << " " << width << " x " << cols
+                                  << ", " << rows << " rows");
+  Generator random(width + cols + rows);
+  const auto x = quant::tests::activations(random, std::size_t{rows} * cols);
+  const Inputs in = inputs(x, rows, cols);
+  const TestMatrix gate = test_matrix(random, type, width, cols, 0.75f);
+  const TestMatrix up = test_matrix(random, type, width, cols, -1.5f);
+  const TestMatrix down = test_matrix(random, type, 21, width);
+  const auto h = on_device(std::vector<float>(std::size_t{rows} * width, kUntouched));
+  const auto out = on_device(std::vector<float>(std::size_t{rows} * 21, kUntouched));
+  multiply_q8_silu({.matrix = gate.device, .out = h.data(), .out_stride = width}, up.device, in.device, rows,
+                   nullptr);
+  multiply_q8_floats({.matrix = down.device, .out = out.data(), .out_stride = 21}, {h.data(), width}, rows,
+                     nullptr);
+
+  std::vector<float> gates(std::size_t{rows} * width), ups(gates);
+  quant::multiply(gate.host, in.host, 0, width, gates.data(), width, quant::Numerics::kReproducible);
+  quant::multiply(up.host, in.host, 0, width, ups.data(), width, quant::Numerics::kReproducible);
+  std::vector<float> expected(gates.size());
+  quant::silu_multiply(gates.data(), ups.data(), expected.data(), expected.size());
+  expect_same_bits(values_of(h), expected, "gated");
+  quant::Activations activations(expected.data(), rows, width, width);
+  activations.ensure_q8();
+  expect_product(out, 21, down.host, activations);
+}
+
+TEST(ProductsQ8, GateAndUpInOneLaunch) {
+  for (const uint32_t rows : {1u, 3u}) {
+    for (const TensorType type : kKinds) expect_gated_product(type, 256, 512, rows);
+    expect_gated_product(TensorType::kQ8_0, 640, 2560, rows);
+    expect_gated_product(TensorType::kQ4_0, 160, 32, rows);
+    expect_gated_product(TensorType::kQ5_0, 6176, 96, rows);  // more than two chunks, the last one odd
+  }
+}
+
 void expect_path(TensorType type, uint32_t rows, uint32_t cols, uint32_t tokens, ProductPath path,
                  bool tensor_cores) {
   SCOPED_TRACE(testing::Message() << gguf::tensor_type_info(type).name << " " << rows << " x " << cols << ", "

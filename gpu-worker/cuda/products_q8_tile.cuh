@@ -7,7 +7,9 @@
 //
 // Integers become floats without a conversion, which is slow: sums start at the bits of 1.5 * 2^23, so that
 // as floats they are that much too large (|dot| < 2^22). Integer scales multiply as floats: the results are
-// integers below 2^24, exact.
+// integers below 2^24, exact. Where scales of 16 values are small (Q2_K), the signed bytes are weights times
+// scales instead, and the sum with the minimums is one more product of the tensor cores, of rows in which the
+// minimum stands for each weight.
 
 #include "gpu-worker/cuda/products_q8_source.cuh"
 #include "gpu-worker/cuda/products_q8_unit.cuh"
@@ -29,31 +31,49 @@ using LargeTile = TileShape<128, 32, 64>;
 using SmallTile = TileShape<64, 16, 32>;
 
 // Numbers of each unit and each row or token, if the format has any; neighbouring ones are loaded together.
-template <class S, int kCount>
+// Where threads write, those of a warp have all units of a few rows: the units lie apart by what avoids bank
+// conflicts.
+template <class S, int kCount, class T = float>
 struct alignas(16) TilePlanes {
-  float at[kCount][S::kUnits][S::kSide];
+  T at[kCount][S::kUnits][S::kSide + kWarp / S::kUnits];
 };
-template <class S>
-struct TilePlanes<S, 0> {};
+template <class S, class T>
+struct TilePlanes<S, 0, T> {};
+
+// What a unit consists of in shared memory.
+template <class F>
+struct TileUnit {
+  static constexpr bool kBaked =
+      F::kScalesFitBytes;  // scales into the weights, minimums multiplied like them
+  static constexpr bool kHalves = UnitShape<F>::kHalves && !kBaked;
+  static constexpr int kFactors = UnitShape<F>::kFactors;
+  static constexpr int kGroups = kBaked ? 1 : UnitShape<F>::kGroups;
+  static constexpr int kScales = F::kScaleGroup != 0 && !kBaked ? kGroups : 0;
+  static constexpr int kMinimums = F::kIntegerMinimum && !kBaked ? kGroups : 0;
+  static constexpr int kSums = F::kMinimum && !kBaked ? kGroups : 0;
+};
 
 // The block's shared memory. Units of rows and of tokens: [unit][row or token].
 template <class F, class S>
 struct TileMemory {
-  static constexpr int kGroups = UnitShape<F>::kGroups;
+  using Shape = TileUnit<F>;
   // A block may be longer than a chunk: it is copied once and decoded in parts.
   static constexpr int kRawUnits = F::kUnits > S::kUnits ? F::kUnits : S::kUnits;
   static constexpr int kRawBytes = kRawUnits / F::kUnits * F::kBlockBytes;
   static constexpr int kRawPitch = (kRawBytes + 30) / 16 * 16;
 
-  alignas(16) uint32_t weights[S::kUnits][S::kSide][8];
-  uint32_t q[2][S::kUnits][S::kSide][8];
+  // Units of rows are apart by half a unit more, those of tokens by a whole one or two: no bank conflicts
+  // where they are written.
+  alignas(16) uint32_t weights[S::kUnits][S::kSide * 8 + 4];
+  alignas(16) uint32_t q[2][S::kUnits][S::kSide * 8 + kWarp / S::kUnits];
   uint8_t raw[S::kSide][kRawPitch];
-  TilePlanes<S, UnitShape<F>::kFactors> factor;
-  TilePlanes<S, F::kScaleGroup != 0 ? kGroups : 0> scale;
+  TilePlanes<S, Shape::kFactors> factor;
+  TilePlanes<S, Shape::kScales> scale;
   TilePlanes<S, F::kMinimum ? 1 : 0> minimum_factor;
-  TilePlanes<S, F::kIntegerMinimum ? kGroups : 0> minimum;
+  TilePlanes<S, Shape::kMinimums> minimum;
+  TilePlanes<S, Shape::kBaked ? 2 : 0, uint32_t> minimum_bytes;  // of each group, four times
   TilePlanes<S, 1> d;
-  TilePlanes<S, F::kMinimum ? kGroups : 0> sum;  // of each group of the unit
+  TilePlanes<S, Shape::kSums> sum;  // of each group of the unit
 };
 
 template <class F, class S, bool kTensorCores>
@@ -74,15 +94,20 @@ class TileProduct {
       decode(c);
       __syncthreads();
       if (c + 1 < chunks) copy(c + 1);
+      if (first_token_ + S::kSide <= tile_.tokens) {
 #pragma unroll
-      for (int u = 0; u < S::kUnits; ++u) multiply_unit(u, c % 2);
+        for (int u = 0; u < S::kUnits; ++u) multiply_unit<true>(u, c % 2);
+      } else {
+#pragma unroll
+        for (int u = 0; u < S::kUnits; ++u) multiply_unit<false>(u, c % 2);
+      }
     }
     store();
   }
 
  private:
   using Memory = TileMemory<F, S>;
-  using Shape = UnitShape<F>;
+  using Shape = TileUnit<F>;
   static constexpr int kRowTiles = S::kWarpRows / 16;
   static constexpr int kTokenTiles = S::kWarpTokens / 8;
   static constexpr int kDots = Shape::kHalves ? 2 : 1;
@@ -103,7 +128,7 @@ class TileProduct {
     for (int i = 0; i < 2; ++i) {
       const uint32_t line = (threadIdx.x + i * kTileThreads) % (2 * S::kUnits);
       if (first + line / 2 < tile_.units) {
-        copy16_async(&memory_.q[c % 2][line / 2][copied_token(i)][4 * (line % 2)],
+        copy16_async(&memory_.q[c % 2][line / 2][8 * copied_token(i) + 4 * (line % 2)],
                      copied_rows_[i] + 32 * uint64_t{first} + 16 * line);
       }
     }
@@ -114,7 +139,7 @@ class TileProduct {
     if (unit < tile_.units) {
       const std::byte* scales = own_row_ + 32 * uint64_t{tile_.units} + 4 * unit;
       d_ = __ldg(reinterpret_cast<const float*>(scales));
-      if constexpr (F::kMinimum)
+      if constexpr (Shape::kSums != 0)
         sum_ = __ldg(reinterpret_cast<const int*>(scales + 4 * uint64_t{tile_.units}));
     }
   }
@@ -144,28 +169,35 @@ class TileProduct {
     if (unit < tile_.units) w.load(raw + raw_unit / F::kUnits * F::kBlockBytes, raw_unit % F::kUnits);
     uint32_t bytes[8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) bytes[i] = unit < tile_.units ? minus_bytes<F::kOffset>(w.w[i]) : 0;
-    auto* lines = reinterpret_cast<uint4*>(memory_.weights[u][row]);
+    for (int i = 0; i < 8; ++i) {
+      bytes[i] = unit < tile_.units ? minus_bytes<F::kOffset>(w.w[i]) : 0;
+      if constexpr (Shape::kBaked) bytes[i] *= static_cast<uint32_t>(w.scale[i / 4]);
+    }
+    auto* lines = reinterpret_cast<uint4*>(&memory_.weights[u][8 * row]);
     lines[0] = make_uint4(bytes[0], bytes[1], bytes[2], bytes[3]);
     lines[1] = make_uint4(bytes[4], bytes[5], bytes[6], bytes[7]);
 #pragma unroll
     for (int i = 0; i < Shape::kFactors; ++i) memory_.factor.at[i][u][row] = w.factor[i];
     if constexpr (F::kMinimum) memory_.minimum_factor.at[0][u][row] = w.minimum_factor;
+    if constexpr (Shape::kBaked) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        memory_.minimum_bytes.at[i][u][row] = 0x01010101u * static_cast<uint32_t>(w.minimum[i]);
+    }
 #pragma unroll
     for (int i = 0; i < Shape::kGroups; ++i) {
-      if constexpr (F::kScaleGroup != 0) memory_.scale.at[i][u][row] = static_cast<float>(w.scale[i]);
-      if constexpr (F::kIntegerMinimum) memory_.minimum.at[i][u][row] = static_cast<float>(w.minimum[i]);
+      if constexpr (Shape::kScales != 0) memory_.scale.at[i][u][row] = static_cast<float>(w.scale[i]);
+      if constexpr (Shape::kMinimums != 0) memory_.minimum.at[i][u][row] = static_cast<float>(w.minimum[i]);
     }
 
     const uint32_t token = threadIdx.x % S::kSide;
     memory_.d.at[0][own_unit_][token] = d_;
-    if constexpr (F::kMinimum && Shape::kGroups == 1)
-      memory_.sum.at[0][own_unit_][token] = static_cast<float>(sum_);
-    if constexpr (F::kMinimum && Shape::kGroups == 2) {
+    if constexpr (Shape::kSums == 1) memory_.sum.at[0][own_unit_][token] = static_cast<float>(sum_);
+    if constexpr (Shape::kSums == 2) {
       int first = 0;
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        first = dot4(static_cast<int>(memory_.q[c % 2][own_unit_][token][i]), 0x01010101, first);
+        first = dot4(static_cast<int>(memory_.q[c % 2][own_unit_][8 * token + i]), 0x01010101, first);
       const bool there = c * S::kUnits + own_unit_ < tile_.units;
       memory_.sum.at[0][own_unit_][token] = static_cast<float>(there ? first : 0);
       memory_.sum.at[1][own_unit_][token] = static_cast<float>(there ? sum_ - first : 0);
@@ -179,10 +211,11 @@ class TileProduct {
     float scale[2][Shape::kGroups];
     float minimum_factor[2];
     float minimum[2][Shape::kGroups];
+    uint32_t minimum_bytes[2];  // in the place of both words of `a` of a row
   };
   // Which words of a unit the lane holds: in a sum over 32 values any two will do, as long as rows and tokens
   // agree; two neighbours are one load. In sums over 16 one from each half.
-  __device__ static void load_words_of(const uint32_t (&unit)[8], uint32_t& first, uint32_t& last) {
+  __device__ static void load_words_of(const uint32_t* unit, uint32_t& first, uint32_t& last) {
     const uint32_t t = lane_index() % 4;
     if constexpr (Shape::kHalves) {
       first = unit[t];
@@ -197,25 +230,31 @@ class TileProduct {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint32_t r = row + lane_index() / 4 + 8 * half;
-      if constexpr (kTensorCores) load_words_of(memory_.weights[u][r], rows.a[half], rows.a[2 + half]);
+      if constexpr (kTensorCores) load_words_of(&memory_.weights[u][8 * r], rows.a[half], rows.a[2 + half]);
 #pragma unroll
       for (int i = 0; i < Shape::kFactors; ++i) rows.factor[half][i] = memory_.factor.at[i][u][r];
       if constexpr (F::kMinimum) rows.minimum_factor[half] = memory_.minimum_factor.at[0][u][r];
+      if constexpr (Shape::kBaked)
+        rows.minimum_bytes[half] = memory_.minimum_bytes.at[lane_index() % 4 / 2][u][r];
 #pragma unroll
       for (int i = 0; i < Shape::kGroups; ++i) {
-        if constexpr (F::kScaleGroup != 0) rows.scale[half][i] = memory_.scale.at[i][u][r];
-        if constexpr (F::kIntegerMinimum) rows.minimum[half][i] = memory_.minimum.at[i][u][r];
+        if constexpr (Shape::kScales != 0) rows.scale[half][i] = memory_.scale.at[i][u][r];
+        if constexpr (Shape::kMinimums != 0) rows.minimum[half][i] = memory_.minimum.at[i][u][r];
       }
     }
   }
 
-  // dots[i][e]: products of 16 rows and 8 tokens in the layout of mma_s8_k32, of each half if they are apart,
-  // as floats.
+  // Products of 16 rows and 8 tokens in the layout of mma_s8_k32, as floats: dots[i][e], of each half i if
+  // they are apart; minimums[e], if the sums with minimums come from the tensor cores, too.
   __device__ void multiply_tile(const Rows& rows, const uint32_t (&b)[2], int u, int buffer, uint32_t row,
-                                uint32_t token, float (&dots)[kDots][4]) const {
-    int sums[kDots][4];
+                                uint32_t token, float (&dots)[kDots][4], float (&minimums)[4]) const {
+    int sums[kDots][4], minimum_sums[4] = {};
     if constexpr (kTensorCores && kDots == 1) {
       mma_s8_k32(sums[0], rows.a, b, kSumBegin);
+      if constexpr (Shape::kBaked) {
+        const auto& m = rows.minimum_bytes;
+        mma_s8_k32(minimum_sums, {m[0], m[1], m[0], m[1]}, b, kSumBegin);
+      }
     } else if constexpr (kTensorCores) {
       mma_s8_k16(sums[0], {rows.a[0], rows.a[1]}, b[0], kSumBegin);
       mma_s8_k16(sums[1], {rows.a[2], rows.a[3]}, b[1], kSumBegin);
@@ -223,48 +262,85 @@ class TileProduct {
       const uint32_t g = lane_index() / 4, t = lane_index() % 4;
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const auto& w = memory_.weights[u][row + g + 8 * (e / 2)];
-        const auto& q = memory_.q[buffer][u][token + 2 * t + e % 2];
+        const uint32_t r = row + g + 8 * (e / 2);
+        const auto& w = reinterpret_cast<const uint32_t(&)[8]>(memory_.weights[u][8 * r]);
+        const auto& q =
+            reinterpret_cast<const uint32_t(&)[8]>(memory_.q[buffer][u][8 * (token + 2 * t + e % 2)]);
         sums[0][e] = dot_half<0>(w, q, kSumBegin);
         sums[kDots - 1][e] = dot_half<4>(w, q, kDots == 1 ? sums[0][e] : kSumBegin);
+        if constexpr (Shape::kBaked) {
+          const uint32_t first = memory_.minimum_bytes.at[0][u][r], last = memory_.minimum_bytes.at[1][u][r];
+          minimum_sums[e] =
+              dot_half<4>({first, first, first, first, last, last, last, last}, q,
+                          dot_half<0>({first, first, first, first, last, last, last, last}, q, kSumBegin));
+        }
       }
     }
 #pragma unroll
-    for (int i = 0; i < kDots; ++i) {
+    for (int e = 0; e < 4; ++e) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) dots[i][e] = float_of_sum(sums[i][e]);
+      for (int i = 0; i < kDots; ++i) dots[i][e] = float_of_sum(sums[i][e]);
+      if constexpr (Shape::kBaked) minimums[e] = float_of_sum(minimum_sums[e]);
     }
   }
 
+  // The warp's n-th 8 tokens. Warps side by side take turns: where tokens fill no tile, none has nothing to
+  // do.
+  __device__ static uint32_t token_of(int n) {
+    constexpr uint32_t kWarpsDown = S::kSide / S::kWarpRows, kWarpsAcross = S::kSide / S::kWarpTokens;
+    return 8 * (n * kWarpsAcross + warp_index() / kWarpsDown);
+  }
+  __device__ static uint32_t row_of_warp() { return warp_index() % (S::kSide / S::kWarpRows) * S::kWarpRows; }
+
+  // What a lane holds of 8 tokens: words of token lane / 4, numbers of the two that its sums are of.
+  struct Tokens {
+    uint32_t b[2] = {};
+    float2 d;
+    float2 sums[Shape::kGroups] = {};
+  };
+  __device__ void load_tokens(int u, int buffer, int n, Tokens& tokens) const {
+    const uint32_t token = token_of(n), mine = token + 2 * (lane_index() % 4);
+    if constexpr (kTensorCores)
+      load_words_of(&memory_.q[buffer][u][8 * (token + lane_index() / 4)], tokens.b[0], tokens.b[1]);
+    tokens.d = *reinterpret_cast<const float2*>(&memory_.d.at[0][u][mine]);
+    if constexpr (Shape::kSums != 0) {
+#pragma unroll
+      for (int i = 0; i < Shape::kGroups; ++i)
+        tokens.sums[i] = *reinterpret_cast<const float2*>(&memory_.sum.at[i][u][mine]);
+    }
+  }
+
+  // kFull: all tokens of the tile exist. Otherwise the warp stops behind the last one; as loads do not move
+  // before that decision, they are made early here.
+  template <bool kFull>
   __device__ void multiply_unit(int u, int buffer) {
-    constexpr uint32_t kWarpsDown = S::kSide / S::kWarpRows;
-    const uint32_t first_row = warp_index() % kWarpsDown * S::kWarpRows;
-    const uint32_t first_token = warp_index() / kWarpsDown * S::kWarpTokens;
+    const uint32_t first_row = row_of_warp();
     Rows rows[kRowTiles];
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) load_rows(u, first_row + 16 * m, rows[m]);
+    Tokens next;
+    if constexpr (!kFull) load_tokens(u, buffer, 0, next);
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
-      const uint32_t token = first_token + 8 * n, mine = token + 2 * (lane_index() % 4);
-      uint32_t b[2] = {};
-      if constexpr (kTensorCores) load_words_of(memory_.q[buffer][u][token + lane_index() / 4], b[0], b[1]);
-      const float2 d = *reinterpret_cast<const float2*>(&memory_.d.at[0][u][mine]);
-      float2 sums[Shape::kGroups] = {};
-      if constexpr (F::kMinimum) {
-#pragma unroll
-        for (int i = 0; i < Shape::kGroups; ++i)
-          sums[i] = *reinterpret_cast<const float2*>(&memory_.sum.at[i][u][mine]);
+      Tokens tokens;
+      if constexpr (kFull) {
+        load_tokens(u, buffer, n, tokens);
+      } else {
+        if (first_token_ + token_of(n) >= tile_.tokens) break;
+        tokens = next;
+        if (n + 1 < kTokenTiles) load_tokens(u, buffer, n + 1, next);
       }
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
-        float dots[kDots][4];
-        multiply_tile(rows[m], b, u, buffer, first_row + 16 * m, token, dots);
+        float dots[kDots][4], minimums[4];
+        multiply_tile(rows[m], tokens.b, u, buffer, first_row + 16 * m, token_of(n), dots, minimums);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float sum[2] = {e % 2 == 0 ? sums[0].x : sums[0].y,
-                                e % 2 == 0 ? sums[Shape::kGroups - 1].x : sums[Shape::kGroups - 1].y};
+          const float2 &first = tokens.sums[0], &last = tokens.sums[Shape::kGroups - 1];
+          float sum[2] = {e % 2 == 0 ? first.x : first.y, e % 2 == 0 ? last.x : last.y};
+          if constexpr (Shape::kBaked) sum[0] = minimums[e];
           const float dot[2] = {dots[0][e], dots[kDots - 1][e]};
-          add_unit(acc_[m][n][e], rows[m], e / 2, dot, e % 2 == 0 ? d.x : d.y, sum);
+          add_unit(acc_[m][n][e], rows[m], e / 2, dot, e % 2 == 0 ? tokens.d.x : tokens.d.y, sum);
         }
       }
     }
@@ -279,28 +355,25 @@ class TileProduct {
       acc = fmaf(rows.factor[half][Shape::kFactors - 1] * d, dot[1], acc);
     } else {
       float isum = dot[0];
-      if constexpr (F::kScaleGroup != 0) isum *= rows.scale[half][0];
-      if constexpr (F::kScaleGroup == 16) isum = fmaf(rows.scale[half][1], dot[1], isum);
+      if constexpr (Shape::kScales != 0) isum *= rows.scale[half][0];
+      if constexpr (Shape::kScales == 2) isum = fmaf(rows.scale[half][1], dot[1], isum);
       acc = fmaf(product_factor, isum, acc);
     }
     if constexpr (F::kMinimum) {
       float msum = sum[0];
-      if constexpr (F::kIntegerMinimum) msum *= rows.minimum[half][0];
-      if constexpr (F::kIntegerMinimum && Shape::kGroups == 2)
-        msum = fmaf(rows.minimum[half][1], sum[1], msum);
+      if constexpr (Shape::kMinimums != 0) msum *= rows.minimum[half][0];
+      if constexpr (Shape::kMinimums == 2) msum = fmaf(rows.minimum[half][1], sum[1], msum);
       acc = fmaf(rows.minimum_factor[half] * d, msum, acc);
     }
   }
 
   __device__ void store() const {
-    constexpr uint32_t kWarpsDown = S::kSide / S::kWarpRows;
-    const uint32_t row = warp_index() % kWarpsDown * S::kWarpRows + lane_index() / 4;
-    const uint32_t token = first_token_ + warp_index() / kWarpsDown * S::kWarpTokens + 2 * (lane_index() % 4);
+    const uint32_t row = row_of_warp() + lane_index() / 4;
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
 #pragma unroll
       for (int column = 0; column < 2; ++column) {
-        const uint32_t t = token + 8 * n + column;
+        const uint32_t t = first_token_ + token_of(n) + 2 * (lane_index() % 4) + column;
         if (t >= tile_.tokens) continue;
         float* out = tile_.out_row(t);
 #pragma unroll

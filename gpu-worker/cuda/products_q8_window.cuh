@@ -1,5 +1,5 @@
 #pragma once
-// Products for few tokens, bound by reading the weights. A block is one warp, which works on 4 or 8 rows: it
+// Products for few tokens, bound by reading the weights. A block is one warp, which works on 4 rows: it
 // copies them to shared memory in chunks of 32 units, several chunks ahead, with 16 bytes a lane; then lane u
 // makes the terms of unit u for all rows and tokens; then one lane for each row and token takes them in their
 // order. The terms go through shared memory, in rows whose length avoids bank conflicts on both sides.
@@ -14,19 +14,15 @@ template <class F, int kTokens>
 struct WindowShape {
   static constexpr int kChunkUnits = 32;
   static constexpr int kChunkBytes = kChunkUnits / F::kUnits * F::kBlockBytes;
-  // With 1 or 2 bits a weight, instructions count more than bytes: more rows share what is done once a chunk.
-  static constexpr int kRows = kTokens == 1 && kChunkBytes <= 352 ? 8 : 4;
+  static constexpr int kRows = 4;
   static_assert(kRows * kTokens <= static_cast<int>(kWarp), "a lane for each row and token");
   static constexpr int kPitch = (kChunkBytes + 30) / 16 * 16;  // aligned outwards on both sides
-  // 2560 columns are three chunks: all of a row's bytes are on their way at once. 7 to 15 KiB a warp, with 14
-  // warps on a multiprocessor, are several times what the memory of an H200 delivers in its latency.
+  // 2560 columns are three chunks: all of a row's bytes are on their way at once.
   static constexpr int kStages = 3;
   static constexpr int kStageBytes = kRows * kPitch;
   static constexpr int kTerms = UnitShape<F>::kTerms;
   static constexpr int kTermStride = kTerms * kChunkUnits + 2;
   static constexpr int kTermBytes = kRows * kTokens * kTermStride * 8;
-  static constexpr bool kColumns =
-      F::kHasColumns && kTokens == 1;  // for more, turning costs more than it saves
 };
 
 // Some tokens of a tile, by one warp.
@@ -107,11 +103,7 @@ class WindowProduct {
     const uint8_t* blocks =
         stages_ + stage * Shape::kStageBytes + r * Shape::kPitch + bytes_before(chunk_of_row(r, chunk));
     const uint8_t* block = blocks + lane / F::kUnits * F::kBlockBytes;
-    if constexpr (Shape::kColumns) {
-      w.load_columns(block, static_cast<int>(lane % F::kUnits));
-    } else {
-      w.load(block, static_cast<int>(lane % F::kUnits));
-    }
+    w.load(block, static_cast<int>(lane % F::kUnits));
   }
 
   __device__ float2& term(uint32_t r, uint32_t t, int i) const {
@@ -128,30 +120,19 @@ class WindowProduct {
   // The terms of the lane's unit. x: of the first token; each next one is loaded while the one before is
   // used.
   __device__ void make_terms_of(uint32_t chunk, uint32_t stage, uint32_t unit, ActivationUnit& x) const {
-    if constexpr (kTokens == 1) {
+    WeightUnit<F> w[kRows];
+#pragma unroll
+    for (uint32_t r = 0; r < kRows; ++r) load_weights_of(w[r], r, chunk, stage);
+#pragma unroll
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      if (t >= tokens_) break;
+      ActivationUnit next = x;
+      if (t + 1 < kTokens && t + 1 < tokens_)
+        next.load(x_rows_[t + 1 < kTokens ? t + 1 : t], unit, tile_.units);
       const int first_sum = kNeedsFirstSum<F> ? x.first_sum() : 0;
-      if constexpr (Shape::kColumns) turn_columns(x.q);
-#pragma unroll 4
-      for (uint32_t r = 0; r < kRows; ++r) {
-        WeightUnit<F> w;
-        load_weights_of(w, r, chunk, stage);
-        store_terms(w, x, first_sum, r, 0);
-      }
-    } else {
-      WeightUnit<F> w[kRows];
 #pragma unroll
-      for (uint32_t r = 0; r < kRows; ++r) load_weights_of(w[r], r, chunk, stage);
-#pragma unroll
-      for (uint32_t t = 0; t < kTokens; ++t) {
-        if (t >= tokens_) break;
-        ActivationUnit next = x;
-        if (t + 1 < kTokens && t + 1 < tokens_)
-          next.load(x_rows_[t + 1 < kTokens ? t + 1 : t], unit, tile_.units);
-        const int first_sum = kNeedsFirstSum<F> ? x.first_sum() : 0;
-#pragma unroll
-        for (uint32_t r = 0; r < kRows; ++r) store_terms(w[r], x, first_sum, r, t);
-        x = next;
-      }
+      for (uint32_t r = 0; r < kRows; ++r) store_terms(w[r], x, first_sum, r, t);
+      x = next;
     }
   }
   // Of a unit that does not exist: nothing is added. (A chain never is at -0, so +0 * +0 leaves it as it is.)
@@ -195,18 +176,9 @@ class WindowProduct {
   float acc_ = 0.0f;
 };
 
-// How many blocks a multiprocessor is to hold, which bounds their registers: for one token as many as chunks
-// of the smaller types leave memory for, or as it can.
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 750 || __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 870)
-inline constexpr int kWindowBlocks = 16;
-#else
-inline constexpr int kWindowBlocks = 24;
-#endif
-
 // Block (x, y, z): tile x of group y; every gridDim.z-th kTokens tokens.
 template <class F, int kTokens>
-__global__ __launch_bounds__(kWarp, kTokens == 1 ? kWindowBlocks
-                                                 : 16) void window_kernel(const ProductSource source) {
+__global__ __launch_bounds__(kWarp, 16) void window_kernel(const ProductSource source) {
   const ProductTile tile = find_tile<WindowShape<F, kTokens>::kRows>(source, blockIdx.y, blockIdx.x);
   if (source.hits.counts != nullptr && blockIdx.y >= source.hits.counts->groups) return;
   for (uint32_t first = blockIdx.z * kTokens; first < tile.tokens; first += gridDim.z * kTokens)

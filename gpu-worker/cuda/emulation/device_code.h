@@ -24,6 +24,10 @@ inline int dot4(int a, int b, int sum) {
   for (int i = 0; i < 32; i += 8) sum += static_cast<int8_t>(a >> i) * static_cast<int8_t>(b >> i);
   return sum;
 }
+inline int dot2_low(int a, int b, int sum) {
+  return sum + static_cast<int16_t>(a) * static_cast<int8_t>(b) + (a >> 16) * static_cast<int8_t>(b >> 8);
+}
+inline int dot2_high(int a, int b, int sum) { return dot2_low(a, b >> 16, sum); }
 
 inline void copy16_async(void* shared, const void* global) {
   emulation::add_copy(static_cast<uint4*>(shared), static_cast<const uint4*>(global));
