@@ -228,7 +228,7 @@ TEST(Experts, AnyNumberOfTokens) {
                     .scales = true});
 }
 
-// More than 24 tokens for every expert that there may be: computed in tiles.
+// More than 12 tokens for every expert that there may be: computed in tiles.
 TEST(Experts, TilesOfManyTokens) {
   for (const TensorType type :
        {TensorType::kQ2_0, TensorType::kQ4_K, TensorType::kQ6_K, TensorType::kNVFP4}) {
@@ -236,6 +236,17 @@ TEST(Experts, TilesOfManyTokens) {
                     .up = type,
                     .down = type,
                     .rows = 150,
+                    .top_k = 2,
+                    .experts = 5,
+                    .scales = true,
+                    .misses = 1});
+  }
+  // Large tiles.
+  for (const TensorType type : {TensorType::kQ2_K, TensorType::kQ4_0}) {
+    expect_experts({.gate = type,
+                    .up = type,
+                    .down = type,
+                    .rows = 260,
                     .top_k = 2,
                     .experts = 5,
                     .scales = true,

@@ -10,11 +10,13 @@
 namespace strata::gpu_worker::cuda {
 namespace {
 
-// A square of tiles costs about as much as its rows with 24 tokens in a window's kernel, however few of its
-// tokens there are; and it pays only when there are blocks for most multiprocessors (132 of an H200).
-// Groups of about one token each are computed token after token.
-constexpr uint32_t kWindowTokens = 32, kGroupTokens = 24, kRowsGroupTokens = 1;
-constexpr uint32_t kSmallGroupTokens = 96;
+// One token after the other costs less than what the window's kernel does for 8, while there are this many,
+// or this many in a group.
+constexpr uint32_t kRowsTokens = 4, kRowsGroupTokens = 2;
+// A square of tiles costs about as much as its rows with 16 tokens in a window's kernel, however few of its
+// tokens there are; and it pays only when there are blocks for most multiprocessors (132 of an H200). Groups
+// of more tokens fill large tiles.
+constexpr uint32_t kWindowTokens = 16, kGroupTokens = 12, kSmallGroupTokens = 96;
 constexpr uint64_t kBlocksMin = 100, kLargeBlocksMin = 200;
 
 template <uint32_t kSide>
@@ -23,7 +25,7 @@ uint64_t blocks(const ProductLaunch& launch) {
 }
 
 ProductPath path_of(const ProductLaunch& launch) {
-  if (launch.tokens_max == 1) return ProductPath::kRows;
+  if (launch.tokens_max <= kRowsTokens) return ProductPath::kRows;
   if (launch.source.hits.counts != nullptr) {
     if (launch.tokens_expected <= kRowsGroupTokens) return ProductPath::kRows;
     if (launch.tokens_expected <= kGroupTokens) return ProductPath::kWindow;

@@ -13,7 +13,6 @@ void launch_format(const ProductLaunch& args, ProductPath path, bool tensor_core
     case ProductPath::kRows:
       return launch_rows<F>(args, stream);
     case ProductPath::kWindow:
-      if (args.tokens_max <= 4) return launch_window<F, 4>(args, stream);
       return launch_window<F, 8>(args, stream);
     case ProductPath::kSmallTiles:
       if (tensor_cores) return launch_tiles<F, SmallTile, true>(args, stream);

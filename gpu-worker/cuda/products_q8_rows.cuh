@@ -32,7 +32,7 @@ struct RowsPlan {
 template <class F>
 class RowsProduct {
  public:
-  __device__ RowsProduct(const ProductSource& source, const RowsPlan& plan, uint32_t group)
+  __device__ RowsProduct(const ProductSource& source, const RowsPlan& plan, const HitGroup& hit)
       : source_(source), plan_(plan), shared_(dynamic_shared<uint8_t>()) {
     uint32_t m = 0, begin = 0;
 #pragma unroll
@@ -44,10 +44,10 @@ class RowsProduct {
     }
     const uint32_t index = blockIdx.x - begin;
     rows_ = source.silu ? plan.rows / 2 : plan.rows;
-    tile_ = tile_at(source, group, source.matrices[m], index * rows_, rows_);
+    tile_ = tile_at(source, hit, source.matrices[m], index * rows_, rows_);
     up_weights_ = tile_.weights;
     if (source.silu) {
-      const ProductTile up = tile_at(source, group, source.matrices[1], index * rows_, rows_);
+      const ProductTile up = tile_at(source, hit, source.matrices[1], index * rows_, rows_);
       up_weights_ = up.weights;
       up_scale_ = up.scale;
     }
@@ -59,7 +59,7 @@ class RowsProduct {
     await_earlier_kernels();
     if (!weights_are_there) begin_copies();
     for (uint32_t token = 0; token < tile_.tokens; ++token) {
-      if (token != 0 && plan_.chunks != 1) begin_copies();
+      if (token != 0 && !stays()) begin_copies();
       multiply(token);
     }
   }
@@ -69,13 +69,22 @@ class RowsProduct {
   static constexpr uint32_t kWarps = kRowsThreads / kWarp;
 
   // Rows that the last tile lacks are computed as its last one again, and not stored.
-  __device__ const uint8_t* chunk_of_row(uint32_t r, uint32_t chunk) const {
-    const bool of_up = r >= rows_;
-    const uint32_t row = of_up ? r - rows_ : r;
-    const uint8_t* weights = of_up ? up_weights_ : tile_.weights;
-    return weights + (row < tile_.row_count ? row : tile_.row_count - 1) * tile_.row_bytes +
-           uint64_t{chunk} * (2 * plan_.pairs / F::kUnits * F::kBlockBytes);
+  __device__ uint32_t row_in_matrix(uint32_t r) const {
+    const uint32_t row = r >= rows_ ? r - rows_ : r;
+    return row < tile_.row_count ? row : tile_.row_count - 1;
   }
+  __device__ const uint8_t* chunk_of_row(uint32_t r, uint32_t chunk) const {
+    const uint8_t* weights = r >= rows_ ? up_weights_ : tile_.weights;
+    return weights + row_in_matrix(r) * tile_.row_bytes + chunk * chunk_bytes();
+  }
+  // bytes_before() of that, by arithmetic with 32 bits.
+  __device__ uint32_t before_row(uint32_t r, uint32_t chunk) const {
+    const uint32_t weights = bytes_before(r >= rows_ ? up_weights_ : tile_.weights);
+    return (weights + row_in_matrix(r) * static_cast<uint32_t>(tile_.row_bytes) + chunk * chunk_bytes()) & 15;
+  }
+  __device__ uint32_t chunk_bytes() const { return 2 * plan_.pairs / F::kUnits * F::kBlockBytes; }
+  // Whether all chunks are still there for the next token.
+  __device__ bool stays() const { return plan_.chunks <= kRowStages; }
   __device__ uint32_t units_of(uint32_t chunk) const {
     const uint32_t rest = tile_.units - 2 * chunk * plan_.pairs;
     return rest < 2 * plan_.pairs ? rest : 2 * plan_.pairs;
@@ -115,7 +124,7 @@ class RowsProduct {
         activations.load(x, c * plan_.pairs + pair, tile_.units);
         WeightPair<F>::prepare(activations);
       }
-      if (token == 0 || plan_.chunks != 1) {
+      if (token == 0 || !stays()) {
         copy(c + kRowStages - 1);
         copies_wait<kRowStages - 1>();
       }
@@ -131,7 +140,7 @@ class RowsProduct {
 
   __device__ void make_terms_of(uint32_t r, uint32_t chunk, uint32_t pair, const ActivationPair& x) const {
     WeightPair<F> w;
-    w.load(stage_of_row(r, chunk) + bytes_before(chunk_of_row(r, chunk)), pair);
+    w.load(stage_of_row(r, chunk) + before_row(r, chunk), pair);
     float2 first[kTerms], last[kTerms];
     w.terms(x, 0, first);
     w.terms(x, 1, last);
@@ -208,11 +217,14 @@ __global__ __launch_bounds__(kRowsThreads, kRowsBlocks<F>) void rows_kernel(cons
                                                                             const RowsPlan plan) {
   let_next_kernel_begin();
   const bool grouped = source.hits.counts != nullptr;
+  HitGroup hit;
   if (grouped) {
     await_earlier_kernels();
-    if (blockIdx.y >= source.hits.counts->groups) return;
+    // No group is empty: asking for its count, too, has it loaded while the number of groups is awaited.
+    hit = source.hits.groups[blockIdx.y];
+    if (blockIdx.y >= source.hits.counts->groups || hit.count == 0) return;
   }
-  RowsProduct<F>(source, plan, blockIdx.y).compute(!grouped);
+  RowsProduct<F>(source, plan, hit).compute(!grouped);
 }
 
 // `kUnits`, `block_bytes` and `terms` of the format.

@@ -44,10 +44,10 @@ uint32_t tiles_of(const ProductSource& source) {
   return tiles;
 }
 
-// At most `rows_max` rows from `row` on of a matrix, and the tokens that they meet. The group is among
-// groups_max; if it does not exist, what is found means nothing.
-__device__ inline ProductTile tile_at(const ProductSource& source, uint32_t group, const SourceMatrix& matrix,
-                                      uint32_t row, uint32_t rows_max) {
+// At most `rows_max` rows from `row` on of a matrix, and the tokens that they meet: those of `hit`, if there
+// are groups.
+__device__ inline ProductTile tile_at(const ProductSource& source, const HitGroup& hit,
+                                      const SourceMatrix& matrix, uint32_t row, uint32_t rows_max) {
   ProductTile tile;
   tile.row_bytes = matrix.row_bytes;
   tile.row_count = matrix.rows - row < rows_max ? matrix.rows - row : rows_max;
@@ -61,7 +61,6 @@ __device__ inline ProductTile tile_at(const ProductSource& source, uint32_t grou
     tile.scale = matrix.scale;
     tile.tokens = source.tokens;
   } else {
-    const HitGroup hit = source.hits.groups[group];
     data = hit.record + matrix.offset;
     if (matrix.scales != nullptr) tile.scale = matrix.scales[hit.expert];
     tile.tokens = hit.count;
@@ -78,16 +77,19 @@ __device__ inline ProductTile tile_at(const ProductSource& source, uint32_t grou
   return tile;
 }
 
-// Tile `index` (of tiles_of()) of group `group`, matrix by matrix.
+// Tile `index` (of tiles_of()) of group `group`, matrix by matrix. The group is among groups_max; if it does
+// not exist, what is found means nothing.
 template <uint32_t kRows>
 __device__ inline ProductTile find_tile(const ProductSource& source, uint32_t group, uint32_t index) {
+  HitGroup hit;
+  if (source.hits.counts != nullptr) hit = source.hits.groups[group];
   uint32_t m = 0;
   for (; m + 1 < source.matrix_count; ++m) {
     const uint32_t tiles = (source.matrices[m].rows + kRows - 1) / kRows;
     if (index < tiles) break;
     index -= tiles;
   }
-  return tile_at(source, group, source.matrices[m], index * kRows, kRows);
+  return tile_at(source, hit, source.matrices[m], index * kRows, kRows);
 }
 
 }  // namespace strata::gpu_worker::cuda

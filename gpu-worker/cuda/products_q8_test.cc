@@ -106,6 +106,9 @@ TEST(ProductsQ8, ColumnsThatFillNoChunk) {
   }
   for (const TensorType type : {TensorType::kQ2_K, TensorType::kQ3_K, TensorType::kIQ2_XXS})
     expect_products({.types = {type}, .rows = {5}, .cols = 5120});
+  // All chunks stay in shared memory for the next token, or do not.
+  for (const uint32_t cols : {6144u, 12288u})
+    expect_products({.types = {TensorType::kQ8_0}, .rows = {5}, .cols = cols, .tokens = 3});
 }
 
 TEST(ProductsQ8, EveryCountOfRows) {

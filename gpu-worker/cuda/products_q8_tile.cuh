@@ -81,26 +81,17 @@ class TileProduct {
  public:
   __device__ TileProduct(const ProductTile& tile, uint32_t first_token, TileMemory<F, S>& memory)
       : tile_(tile), memory_(memory), first_token_(first_token), own_unit_(threadIdx.x / S::kSide) {
+    const uint32_t row = threadIdx.x / S::kUnits;
+    own_weights_ = tile.weights + (row < tile.row_count ? row : tile.row_count - 1) * tile.row_bytes;
     own_row_ = tile.x_row(clamped_token(threadIdx.x % S::kSide));
     for (int i = 0; i < 2; ++i) copied_rows_[i] = tile.x_row(clamped_token(copied_token(i)));
   }
 
   __device__ void compute() {
-    const uint32_t chunks = (tile_.units + S::kUnits - 1) / S::kUnits;
-    copy(0);
-    for (uint32_t c = 0; c < chunks; ++c) {
-      copies_wait<0>();
-      __syncthreads();  // the copies of all threads are there, and nobody multiplies any more
-      decode(c);
-      __syncthreads();
-      if (c + 1 < chunks) copy(c + 1);
-      if (first_token_ + S::kSide <= tile_.tokens) {
-#pragma unroll
-        for (int u = 0; u < S::kUnits; ++u) multiply_unit<true>(u, c % 2);
-      } else {
-#pragma unroll
-        for (int u = 0; u < S::kUnits; ++u) multiply_unit<false>(u, c % 2);
-      }
+    if (first_token_ + S::kSide <= tile_.tokens) {
+      multiply<true>();
+    } else {
+      multiply<false>();
     }
     store();
   }
@@ -111,6 +102,22 @@ class TileProduct {
   static constexpr int kRowTiles = S::kWarpRows / 16;
   static constexpr int kTokenTiles = S::kWarpTokens / 8;
   static constexpr int kDots = Shape::kHalves ? 2 : 1;
+
+  // kFull: all tokens of the tile exist.
+  template <bool kFull>
+  __device__ void multiply() {
+    const uint32_t chunks = (tile_.units + S::kUnits - 1) / S::kUnits;
+    copy(0);
+    for (uint32_t c = 0; c < chunks; ++c) {
+      copies_wait<0>();
+      __syncthreads();  // the copies of all threads are there, and nobody multiplies any more
+      decode(c);
+      __syncthreads();
+      if (c + 1 < chunks) copy(c + 1);
+#pragma unroll
+      for (int u = 0; u < S::kUnits; ++u) multiply_unit<kFull>(u, c % 2);
+    }
+  }
 
   __device__ uint32_t clamped_token(uint32_t token) const {
     return first_token_ + token < tile_.tokens ? first_token_ + token : tile_.tokens - 1;
@@ -144,19 +151,20 @@ class TileProduct {
     }
   }
 
-  __device__ const uint8_t* raw_begin(uint32_t row, uint32_t first_unit) const {
-    const uint32_t clamped = row < tile_.row_count ? row : tile_.row_count - 1;
-    return tile_.weights + clamped * tile_.row_bytes + uint64_t{first_unit / F::kUnits} * F::kBlockBytes;
+  // The thread's row of weights, which it copies together with kUnits - 1 neighbours, and decodes with them.
+  __device__ const uint8_t* raw_begin(uint32_t first_unit) const {
+    return own_weights_ + first_unit / F::kUnits * F::kBlockBytes;
   }
   __device__ void copy_raw(uint32_t first_unit) {
-    constexpr uint32_t kLines = Memory::kRawPitch / 16;
     const uint32_t rest = (tile_.units - first_unit) / F::kUnits * F::kBlockBytes;
     const uint32_t bytes = rest < Memory::kRawBytes ? rest : uint32_t{Memory::kRawBytes};
-    for (uint32_t i = threadIdx.x; i < S::kSide * kLines; i += kTileThreads) {
-      const uint32_t row = i / kLines, at = 16 * (i % kLines);
-      const uint8_t* begin = raw_begin(row, first_unit);
-      const uint32_t before = bytes_before(begin);
-      if (at < before + bytes) copy16_async(&memory_.raw[row][at], begin - before + at);
+    const uint8_t* begin = raw_begin(first_unit);
+    const uint32_t before = bytes_before(begin);
+    uint8_t* to = memory_.raw[threadIdx.x / S::kUnits];
+#pragma unroll
+    for (uint32_t first = 0; first < Memory::kRawPitch; first += 16 * S::kUnits) {
+      const uint32_t at = first + 16 * (threadIdx.x % S::kUnits);
+      if (at < before + bytes) copy16_async(to + at, begin - before + at);
     }
   }
 
@@ -164,7 +172,7 @@ class TileProduct {
   __device__ void decode(uint32_t c) {
     const uint32_t row = threadIdx.x / S::kUnits, u = threadIdx.x % S::kUnits;
     const uint32_t unit = c * S::kUnits + u, raw_unit = unit % Memory::kRawUnits;
-    const uint8_t* raw = memory_.raw[row] + bytes_before(raw_begin(row, unit - raw_unit));
+    const uint8_t* raw = memory_.raw[row] + bytes_before(raw_begin(unit - raw_unit));
     WeightUnit<F> w = {};
     if (unit < tile_.units) w.load(raw + raw_unit / F::kUnits * F::kBlockBytes, raw_unit % F::kUnits);
     uint32_t bytes[8];
@@ -310,25 +318,28 @@ class TileProduct {
     }
   }
 
-  // kFull: all tokens of the tile exist. Otherwise the warp stops behind the last one; as loads do not move
-  // before that decision, they are made early here.
+  // Unless kFull, the warp stops behind the last token; loads do not move before that decision, so where
+  // there are registers left they are made early here.
   template <bool kFull>
   __device__ void multiply_unit(int u, int buffer) {
     const uint32_t first_row = row_of_warp();
     Rows rows[kRowTiles];
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) load_rows(u, first_row + 16 * m, rows[m]);
+    constexpr bool kEarly = !kFull && kRowTiles == 1;
     Tokens next;
-    if constexpr (!kFull) load_tokens(u, buffer, 0, next);
+    if constexpr (kEarly) load_tokens(u, buffer, 0, next);
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
       Tokens tokens;
-      if constexpr (kFull) {
-        load_tokens(u, buffer, n, tokens);
-      } else {
+      if constexpr (!kFull) {
         if (first_token_ + token_of(n) >= tile_.tokens) break;
+      }
+      if constexpr (kEarly) {
         tokens = next;
         if (n + 1 < kTokenTiles) load_tokens(u, buffer, n + 1, next);
+      } else {
+        load_tokens(u, buffer, n, tokens);
       }
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
@@ -388,6 +399,7 @@ class TileProduct {
   const ProductTile& tile_;
   Memory& memory_;
   const uint32_t first_token_, own_unit_;
+  const uint8_t* own_weights_;       // the row of weights that this thread copies and decodes
   const std::byte* own_row_;         // the token whose d and sum this thread copies
   const std::byte* copied_rows_[2];  // those whose q
   float d_ = 0.0f;
