@@ -16,8 +16,11 @@ void delta_net(const DeltaNetArgs& args, cudaStream_t stream) {
   CHECK(args.heads_q8.data == nullptr || args.heads_q8.cols == value_dim, "{} columns for {} values",
         args.heads_q8.cols, value_dim);
 
+  CHECK(!has_register_state(args.dim) || args.state_stride % 4 == 0, "states {} floats apart",
+        args.state_stride);
+
   const bool long_rows = window.row_count > kShortRows * window.segment_count;
-  if (long_rows && has_column_kernel(args.dim)) {
+  if (long_rows && has_register_state(args.dim)) {
     delta_net_long(args, stream);
     return;
   }

@@ -1,10 +1,11 @@
 #pragma once
-// What the kernels of the delta-net share: one column of a head's state, and the numbers of a row.
+// What the kernels of the delta-net share: the sums over keys, and the numbers of a row.
 
 #include "gpu-worker/cuda/convolution.cuh"
 #include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/cuda/quantize_block.cuh"
 #include "gpu-worker/cuda/reductions.cuh"
+#include "services/model/row_kernels.h"
 
 namespace strata::gpu_worker::cuda {
 
@@ -15,8 +16,9 @@ inline constexpr float kHeadEps = 1e-6f;
 inline constexpr uint32_t kShortRows = 8;
 
 void delta_net_short(const DeltaNetArgs& args, cudaStream_t stream);
-void delta_net_long(const DeltaNetArgs& args, cudaStream_t stream);  // needs has_column_kernel(args.dim)
-inline bool has_column_kernel(uint32_t dim) { return dim == 32 || dim == 64 || dim == 128; }
+void delta_net_long(const DeltaNetArgs& args, cudaStream_t stream);  // needs has_register_state(args.dim)
+// Head sizes whose state is kept in registers.
+inline bool has_register_state(uint32_t dim) { return dim == 32 || dim == 64 || dim == 128; }
 
 __device__ inline uint32_t channel_count(const DeltaNetArgs& args) {
   return (2 * args.key_heads + args.value_heads) * args.dim;
@@ -41,63 +43,39 @@ __device__ inline float decay_of(const DeltaNetArgs& args, uint32_t head, float 
   return exp_value(args.a[head] * softplus_value(alpha + args.dt_bias[head]));
 }
 
-// A column of a head's state, S[0..dim)[j], in registers: all its loads are in flight at once.
-template <int kDim>
-struct RegisterColumn {
-  float values[kDim];
+// The lanes of the sums over a head's keys (model::kDeltaLanes): neighbouring keys share a lane, lanes are
+// added by halves.
+inline constexpr uint32_t kKeyLanes = model::kDeltaLanes;
+__device__ inline float sum_of_key_lanes(float (&lanes)[kKeyLanes]) {
+#pragma unroll
+  for (uint32_t s = kKeyLanes / 2; s > 0; s /= 2) {
+#pragma unroll
+    for (uint32_t l = 0; l < s; ++l) lanes[l] = lanes[l] + lanes[l + s];
+  }
+  return lanes[0];
+}
 
-  __device__ RegisterColumn(const float* column, uint32_t /*dim*/) {
-#pragma unroll
-    for (int i = 0; i < kDim; ++i) values[i] = column[i * kDim];
-  }
-  __device__ void store(float* column) const {
-#pragma unroll
-    for (int i = 0; i < kDim; ++i) column[i * kDim] = values[i];
-  }
-  // One token: what model's delta_step does for one j. q and k in shared memory, aligned to 16.
-  __device__ float step(const float* q, const float* k, float v, float decay, float beta) {
-    float m = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kDim; ++i) {
-      values[i] = decay * values[i];
-      m = fmaf(values[i], k[i], m);
-    }
-    const float delta = beta * (v - m);
-    float out = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kDim; ++i) {
-      values[i] = fmaf(k[i], delta, values[i]);
-      out = fmaf(values[i], q[i], out);
-    }
-    return out;
-  }
+// Neighbouring values that one load or store moves.
+template <int kCount>
+struct alignas(4 * kCount) Neighbours {
+  float at[kCount];
 };
-
-// The same for any dim: the column stays where it is.
-struct MemoryColumn {
-  float* column;
-  uint32_t dim;
-
-  __device__ MemoryColumn(float* column_in, uint32_t dim_in) : column(column_in), dim(dim_in) {}
-  __device__ void store(float* /*column*/) const {}
-  __device__ float step(const float* q, const float* k, float v, float decay, float beta) {
-    float m = 0.0f;
-    for (uint32_t i = 0; i < dim; ++i) m = fmaf(decay * column[i * dim], k[i], m);
-    const float delta = beta * (v - m);
-    float out = 0.0f;
-    for (uint32_t i = 0; i < dim; ++i) {
-      const float value = fmaf(k[i], delta, decay * column[i * dim]);
-      column[i * dim] = value;
-      out = fmaf(value, q[i], out);
-    }
-    return out;
+template <int kCount>
+__device__ inline void load_neighbours(const float* from, float* to) {
+  constexpr int kAtOnce = kCount < 4 ? kCount : 4;
+#pragma unroll
+  for (int i = 0; i < kCount; i += kAtOnce) {
+    const auto some = *reinterpret_cast<const Neighbours<kAtOnce>*>(from + i);
+#pragma unroll
+    for (int c = 0; c < kAtOnce; ++c) to[i + c] = some.at[c];
   }
-};
+}
 
-// The RMS norm and the gate of value j of a head's output, whose squares sum to sum_squares.
+// The RMS norm and the gate (a sigmoid's value) of value j of a head's output, whose squares sum to
+// sum_squares.
 __device__ inline float gated_output(const DeltaNetArgs& args, float value, float sum_squares, uint32_t j,
                                      float gate) {
-  return normed(value, rms_scale(sum_squares, args.dim, args.eps), args.norm[j]) * sigmoid_value(gate);
+  return normed(value, rms_scale(sum_squares, args.dim, args.eps), args.norm[j]) * gate;
 }
 
 }  // namespace strata::gpu_worker::cuda

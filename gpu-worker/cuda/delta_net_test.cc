@@ -60,7 +60,7 @@ class Layer {
     reference_.emplace(config_, quant::Numerics::kReproducible, rows_max, parallel_);
     for (uint32_t i = 0; i < sequences; ++i) states_.emplace_back(config_, 1u << 20);
 
-    state_stride_ = std::size_t{shape.value_heads} * shape.dim * shape.dim + 5;
+    state_stride_ = std::size_t{shape.value_heads} * shape.dim * shape.dim + 8;
     history_stride_ = std::size_t{channels} * (shape.taps - 1) + 3;
     device_conv_ = on_device(conv_);
     device_a_ = on_device(a_);
@@ -177,6 +177,17 @@ TEST(DeltaNet, LongSegments) {
   layer.expect_window({0, 40, 3});
   layer.expect_window({1, 1, 1});
   layer.expect_window({1, 70, 1});
+  layer.expect_window({16, 17, 24});
+}
+
+// As a whole the window counts as short, and its first sequence goes through it in several parts.
+TEST(DeltaNet, ALongSegmentAmongShortOnes) {
+  for (const uint32_t dim : {32u, 128u}) {
+    Layer layer({.dim = dim}, 3, 24);
+    layer.expect_window({22, 1, 1});
+    layer.expect_window({1, 16, 2});
+    layer.expect_window({1, 1, 1});
+  }
 }
 
 TEST(DeltaNet, HeadSizesWithColumnsInRegisters) {

@@ -77,7 +77,6 @@ void DeltaNet::normalize_heads(uint32_t rows) {
 void DeltaNet::recur(const DeltaNetWeights& weights, uint32_t layer, const Window& window) {
   const uint32_t key_heads = config_.key_heads, value_heads = config_.value_heads, dim = config_.state_dim;
   const uint32_t items = static_cast<uint32_t>(window.segments.size()) * value_heads;
-  if (delta_.size() < std::size_t{items} * dim) delta_.resize(std::size_t{items} * dim);
   parallel_.run(items, 1, [&](uint32_t begin, uint32_t end) {
     for (uint32_t item = begin; item < end; ++item) {
       const Segment& segment = window.segments[item / value_heads];
@@ -95,7 +94,6 @@ void DeltaNet::recur(const DeltaNetWeights& weights, uint32_t layer, const Windo
                                   .decay = quant::exp_f32(weights.a.data[head] * step),
                                   .beta = quant::sigmoid_f32(beta_[at]),
                                   .dim = dim,
-                                  .delta = delta_.data() + std::size_t{item} * dim,
                                   .out = out});
         rms_norm(out, weights.norm.data, config_.eps, dim, out);
         row_kernels().gate(out, 1.0f, gate_.data() + at * dim, dim);

@@ -31,7 +31,6 @@ class DeltaNet {
   std::vector<float> gate_;   // (rows, nv, s)
   std::vector<float> alpha_, beta_;  // (rows, nv)
   std::vector<float> heads_;         // (rows, nv, s) what the heads give, normed and gated
-  std::vector<float> delta_;         // (segments, nv, s) scratch
 };
 
 }  // namespace strata::model

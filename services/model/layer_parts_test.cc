@@ -52,10 +52,9 @@ TEST_P(RowKernelsTest, EveryVariantGivesTheSameBits) {
     });
   }
   auto state_of_plain = square, state_of_chosen = square;
-  std::vector<float> delta(n);
   expect_same([&](const RowKernels& kernels, float* out) {
     auto& state = &kernels == &plain ? state_of_plain : state_of_chosen;
-    kernels.delta_step({state.data(), a.data(), a.data() + n, b.data(), 0.9f, 0.4f, n, delta.data(), out});
+    kernels.delta_step({state.data(), a.data(), a.data() + n, b.data(), 0.9f, 0.4f, n, out});
   });
   EXPECT_EQ(state_of_plain, state_of_chosen);
 }
@@ -78,14 +77,44 @@ TEST_P(RowKernelsTest, TheDeltaStepIsTheRecurrence) {
       out[j] += expected[i * n + j] * q[i];
     }
   }
-  std::vector<float> delta(n), found(n);
-  row_kernels().delta_step(
-      {state.data(), q.data(), k.data(), v.data(), 0.75f, 0.5f, n, delta.data(), found.data()});
+  std::vector<float> found(n);
+  row_kernels().delta_step({state.data(), q.data(), k.data(), v.data(), 0.75f, 0.5f, n, found.data()});
   for (uint32_t j = 0; j < n; ++j) EXPECT_NEAR(found[j], out[j], 1e-4 * n) << j;
   for (std::size_t i = 0; i < state.size(); ++i) ASSERT_NEAR(state[i], expected[i], 1e-4 * n) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, RowKernelsTest, ::testing::Values(1, 3, 8, 17, 32, 65, 128));
+// docs/model.md, word by word: 16 lanes of neighbouring keys, added by halves.
+TEST_P(RowKernelsTest, TheDeltaStepSumsInLanes) {
+  const uint32_t n = GetParam(), keys = (n + 15) / 16;
+  auto state = random_values(std::size_t{n} * n, 9);
+  const auto q = random_values(n, 10), k = random_values(n, 11), v = random_values(n, 12);
+  const float decay = 0.9f, beta = 0.4f;
+  const auto sum_over_keys = [&](const auto& add) {
+    float lane[16] = {};
+    for (uint32_t i = 0; i < n; ++i) lane[i / keys] = add(i, lane[i / keys]);
+    for (uint32_t s = 8; s > 0; s /= 2) {
+      for (uint32_t l = 0; l < s; ++l) lane[l] += lane[l + s];
+    }
+    return lane[0];
+  };
+  auto expected = state;
+  std::vector<float> out(n), found(n);
+  for (uint32_t j = 0; j < n; ++j) {
+    const float m = sum_over_keys(
+        [&](uint32_t i, float lane) { return std::fmaf(decay * expected[i * n + j], k[i], lane); });
+    const float delta = beta * (v[j] - m);
+    out[j] = sum_over_keys([&](uint32_t i, float lane) {
+      float& s = expected[i * n + j];
+      s = std::fmaf(k[i], delta, decay * s);
+      return std::fmaf(s, q[i], lane);
+    });
+  }
+  row_kernels().delta_step({state.data(), q.data(), k.data(), v.data(), decay, beta, n, found.data()});
+  EXPECT_EQ(found, out);
+  EXPECT_EQ(state, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, RowKernelsTest, ::testing::Values(1, 3, 8, 17, 32, 65, 96, 128, 160));
 
 TEST(RouteTest, ChoosesTheLargestAndTheLowerIdOfEquals) {
   std::vector<float> logits = {1, 3, 2, 3, 0, 2};

@@ -8,6 +8,11 @@
 
 namespace strata::model {
 
+// The sums over a head's keys run in lanes, each over this many neighbouring keys; the last ones may be short
+// or empty. Lanes are then added by halves, as those of quant::sum_f32.
+inline constexpr uint32_t kDeltaLanes = 16;
+constexpr uint32_t delta_lane_keys(uint32_t dim) { return (dim + kDeltaLanes - 1) / kDeltaLanes; }
+
 // One token of one delta-net head. s (dim, dim) is [key][value].
 struct DeltaStep {
   float* s = nullptr;
@@ -17,8 +22,7 @@ struct DeltaStep {
   float decay = 0;
   float beta = 0;
   uint32_t dim = 0;
-  float* delta = nullptr;  // (dim) scratch
-  float* out = nullptr;    // (dim)
+  float* out = nullptr;  // (dim)
 };
 
 struct RowKernels {
@@ -32,8 +36,8 @@ struct RowKernels {
   // taps[i][ch]).
   void (*conv_silu)(const float* const* taps, uint32_t tap_count, const float* w, uint32_t begin,
                     uint32_t end, float* y);
-  // S = decay * S; delta = beta * (v - S^T k); S = S + k delta^T; out = S^T q. Sums over keys ascending by
-  // fma from 0.
+  // S = decay * S; delta = beta * (v - S^T k); S = S + k delta^T; out = S^T q. Sums over keys in
+  // kDeltaLanes, each by fma from 0, ascending.
   void (*delta_step)(const DeltaStep& step);
   // x = exp(x - largest).
   void (*exp_below)(float* x, float largest, std::size_t count);
