@@ -17,17 +17,32 @@ struct ChannelInputs {
   uint32_t width = 0;             // floats between rows of the history
   uint32_t history_rows = 0;
 
-  // The input `back` positions before row `index` of the segment.
-  __device__ float before(uint32_t index, uint32_t back) const {
-    if (back <= index) return window[(index - back) * stride];
-    return history[uint64_t{history_rows + index - back} * width];
+  // Where the input `back` positions before row `index` of the segment is. An address and not the input:
+  // loads behind branches would wait for each other.
+  __device__ const float* before(uint32_t index, uint32_t back) const {
+    const bool here = back <= index;
+    return (here ? window : history) +
+           uint64_t{here ? index - back : history_rows + index - back} * (here ? stride : width);
   }
 
-  // silu of the sum over taps, oldest first; the last tap meets the row itself.
+  // silu of the sum over taps, oldest first; the last tap meets the row itself. Some taps are read before any
+  // is used.
   __device__ float convolved(uint32_t index, const float* weights, uint32_t taps, uint32_t dilation) const {
+    constexpr uint32_t kAtOnce = 4;
     float sum = 0.0f;
-#pragma unroll 4
-    for (uint32_t i = 0; i < taps; ++i) sum = fmaf(weights[i], before(index, dilation * (taps - 1 - i)), sum);
+    for (uint32_t first = 0; first < taps; first += kAtOnce) {
+      float inputs[kAtOnce], factors[kAtOnce];
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        if (first + i >= taps) continue;
+        inputs[i] = *before(index, dilation * (taps - 1 - first - i));
+        factors[i] = weights[first + i];
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        if (first + i < taps) sum = fmaf(factors[i], inputs[i], sum);
+      }
+    }
     return silu_value(sum);
   }
 
@@ -39,7 +54,7 @@ struct ChannelInputs {
       float kept[kAtOnce];
 #pragma unroll
       for (uint32_t i = 0; i < kAtOnce; ++i) {
-        if (first + i < history_rows) kept[i] = before(rows + first + i, history_rows);
+        if (first + i < history_rows) kept[i] = *before(rows + first + i, history_rows);
       }
 #pragma unroll
       for (uint32_t i = 0; i < kAtOnce; ++i) {

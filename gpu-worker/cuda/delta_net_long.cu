@@ -85,17 +85,17 @@ __global__ void __launch_bounds__(kRowWarps* kWarp) finish_kernel(DeltaNetArgs a
   if (row >= args.window.row_count) return;
   float* out = args.heads + uint64_t{unit} * kDim + lane_index();
   const float* gate = args.gate.data + row * args.gate.stride + head * kDim + lane_index();
-  float values[kPieces], gates[kPieces];
+  float values[kPieces], gates[kPieces], norms[kPieces];
 #pragma unroll
   for (int b = 0; b < kPieces; ++b) {
     values[b] = out[b * kWarp];
     gates[b] = gate[b * kWarp];
+    norms[b] = args.norm[b * kWarp + lane_index()];
   }
   const float sum_squares = sum_squares_of<kDim>(values);
 #pragma unroll
   for (int b = 0; b < kPieces; ++b) {
-    const float result =
-        gated_output(args, values[b], sum_squares, b * kWarp + lane_index(), sigmoid_value(gates[b]));
+    const float result = gated_output(args, values[b], sum_squares, norms[b], sigmoid_value(gates[b]));
     out[b * kWarp] = result;
     if (args.heads_q8.data != nullptr) {
       quantize_block(result, args.heads_q8.data + row * args.heads_q8.stride, args.heads_q8.cols,

@@ -40,7 +40,8 @@ __device__ inline float head_scale(float sum_squares, uint32_t dim, bool query) 
 }
 
 __device__ inline float decay_of(const DeltaNetArgs& args, uint32_t head, float alpha) {
-  return exp_value(args.a[head] * softplus_value(alpha + args.dt_bias[head]));
+  const float a = args.a[head], dt_bias = args.dt_bias[head];  // both asked for before either is used
+  return exp_value(a * softplus_value(alpha + dt_bias));
 }
 
 // The lanes of the sums over a head's keys (model::kDeltaLanes): neighbouring keys share a lane, lanes are
@@ -71,11 +72,10 @@ __device__ inline void load_neighbours(const float* from, float* to) {
   }
 }
 
-// The RMS norm and the gate (a sigmoid's value) of value j of a head's output, whose squares sum to
-// sum_squares.
-__device__ inline float gated_output(const DeltaNetArgs& args, float value, float sum_squares, uint32_t j,
+// The RMS norm and the gate (a sigmoid's value) of one of a head's outputs, whose squares sum to sum_squares.
+__device__ inline float gated_output(const DeltaNetArgs& args, float value, float sum_squares, float norm,
                                      float gate) {
-  return normed(value, rms_scale(sum_squares, args.dim, args.eps), args.norm[j]) * gate;
+  return normed(value, rms_scale(sum_squares, args.dim, args.eps), norm) * gate;
 }
 
 }  // namespace strata::gpu_worker::cuda

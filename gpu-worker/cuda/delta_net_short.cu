@@ -17,7 +17,7 @@ struct HeadRows {
   uint32_t rows_max, padded;  // padded: dim rounded up to 4
 
   __host__ __device__ static uint32_t floats(uint32_t rows_max, uint32_t padded) {
-    return rows_max * (5 * padded + 4);
+    return rows_max * (5 * padded + 4) + padded;
   }
   __device__ float* part(uint32_t which, uint32_t row) const {
     return base + (which * rows_max + row) * padded;
@@ -28,8 +28,9 @@ struct HeadRows {
   __device__ float* v(uint32_t row) const { return part(2, row); }
   __device__ float* gate(uint32_t row) const { return part(3, row); }  // its sigmoid
   __device__ float* out(uint32_t row) const { return part(4, row); }
-  __device__ float& decay(uint32_t row) const { return base[5 * rows_max * padded + 2 * row]; }
-  __device__ float& beta(uint32_t row) const { return base[5 * rows_max * padded + 2 * row + 1]; }
+  __device__ float* norm() const { return part(5, 0); }  // ssm_norm, one for all rows
+  __device__ float& decay(uint32_t row) const { return norm()[padded + 2 * row]; }
+  __device__ float& beta(uint32_t row) const { return norm()[padded + 2 * row + 1]; }
 };
 
 // The state of one head in the registers of a block: lane l of the keys belongs to dim / 4 neighbouring
@@ -188,12 +189,14 @@ struct HeadOfSegment {
             inputs(channel).convolved(first + index, args.conv + uint64_t{channel} * args.taps, args.taps, 1);
         continue;
       }
+      // These threads have the least to wait for, so two of them do more.
       const uint64_t row = segment.row_begin + first + index;
-      to.gate(index)[j] = sigmoid_value(args.gate.data[row * args.gate.stride + uint64_t{head} * dim + j]);
-      // These threads have the least to wait for.
+      const float gate = args.gate.data[row * args.gate.stride + uint64_t{head} * dim + j];
+      if (index == 0) to.norm()[j] = args.norm[j];
       if (j == 0) to.beta(index) = sigmoid_value(args.beta.data[row * args.beta.stride + head]);
       if (j + 1 == dim)
         to.decay(index) = decay_of(args, head, args.alpha.data[row * args.alpha.stride + head]);
+      to.gate(index)[j] = sigmoid_value(gate);
     }
   }
   // A warp for each query and key.
@@ -214,7 +217,7 @@ struct HeadOfSegment {
       const float sum_squares = sum_squares_f32(from.out(index), dim);
       float result = 0.0f;
       if (j < dim) {
-        result = gated_output(args, from.out(index)[j], sum_squares, j, from.gate(index)[j]);
+        result = gated_output(args, from.out(index)[j], sum_squares, from.norm()[j], from.gate(index)[j]);
         args.heads[row * args.value_heads * dim + column] = result;
       }
       if (quantize) {
