@@ -13,10 +13,10 @@ namespace {
 // One token after the other costs less than what the window's kernel does for 8, while there are this many,
 // or this many in a group.
 constexpr uint32_t kRowsTokens = 4, kRowsGroupTokens = 2;
-// A square of tiles costs about as much as its rows with 16 tokens in a window's kernel, however few of its
-// tokens there are; and it pays only when there are blocks for most multiprocessors (132 of an H200). Groups
-// of more tokens fill large tiles.
-constexpr uint32_t kWindowTokens = 16, kGroupTokens = 12, kSmallGroupTokens = 96;
+// A square of tiles takes as long as its rows take to be copied, chunk after chunk, however few of its tokens
+// there are. It is faster than a window's kernel from this many tokens on, later where there are not enough
+// blocks for most multiprocessors (132 of an H200). Groups of many tokens fill large tiles.
+constexpr uint32_t kWindowTokens = 8, kFewBlocksTokens = 24, kGroupTokens = 12, kSmallGroupTokens = 96;
 constexpr uint64_t kBlocksMin = 100, kLargeBlocksMin = 200;
 
 template <uint32_t kSide>
@@ -32,7 +32,7 @@ ProductPath path_of(const ProductLaunch& launch) {
     return launch.tokens_expected <= kSmallGroupTokens ? ProductPath::kSmallTiles : ProductPath::kLargeTiles;
   }
   if (launch.tokens_max <= kWindowTokens) return ProductPath::kWindow;
-  if (launch.tokens_max <= 128 && blocks<64>(launch) < kBlocksMin) return ProductPath::kWindow;
+  if (launch.tokens_max <= kFewBlocksTokens && blocks<64>(launch) < kBlocksMin) return ProductPath::kWindow;
   return blocks<128>(launch) < kLargeBlocksMin ? ProductPath::kSmallTiles : ProductPath::kLargeTiles;
 }
 

@@ -13,7 +13,7 @@ namespace strata::gpu_worker::cuda {
 // All jobs read the same rows of x; their types may differ, all are quantized, x.cols == matrix.cols. Jobs of
 // one type share a launch, so matrices that read the same activations belong into one call. A matrix may be
 // read up to the next multiple of 16 bytes behind its end. Moves every matrix once for up to 8 rows;
-// bandwidth bound there, beyond 32 rows bound by arithmetic.
+// bandwidth bound there, beyond 8 rows bound by latency and arithmetic.
 void multiply_q8(std::span<const ProductJob> jobs, Q8Rows x, uint32_t rows, cudaStream_t stream);
 
 // gate.out = silu(gate x) * (up x): with multiply_q8_floats() an expert in two launches, for one row or two

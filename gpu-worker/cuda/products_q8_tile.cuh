@@ -62,11 +62,14 @@ struct TileMemory {
   static constexpr int kRawBytes = kRawUnits / F::kUnits * F::kBlockBytes;
   static constexpr int kRawPitch = (kRawBytes + 30) / 16 * 16;
 
+  // How many chunks are copied ahead: where there is room two, as few tokens take less time than a copy.
+  static constexpr int kAhead = S::kSide == 64 && kRawPitch <= 160 ? 2 : 1;
+
   // Units of rows are apart by half a unit more, those of tokens by a whole one or two: no bank conflicts
   // where they are written.
   alignas(16) uint32_t weights[S::kUnits][S::kSide * 8 + 4];
-  alignas(16) uint32_t q[2][S::kUnits][S::kSide * 8 + kWarp / S::kUnits];
-  uint8_t raw[S::kSide][kRawPitch];
+  alignas(16) uint32_t q[kAhead + 1][S::kUnits][S::kSide * 8 + kWarp / S::kUnits];
+  uint8_t raw[kAhead][S::kSide][kRawPitch];
   TilePlanes<S, Shape::kFactors> factor;
   TilePlanes<S, Shape::kScales> scale;
   TilePlanes<S, F::kMinimum ? 1 : 0> minimum_factor;
@@ -99,6 +102,7 @@ class TileProduct {
  private:
   using Memory = TileMemory<F, S>;
   using Shape = TileUnit<F>;
+  static constexpr uint32_t kAhead = Memory::kAhead;
   static constexpr int kRowTiles = S::kWarpRows / 16;
   static constexpr int kTokenTiles = S::kWarpTokens / 8;
   static constexpr int kDots = Shape::kHalves ? 2 : 1;
@@ -107,15 +111,18 @@ class TileProduct {
   template <bool kFull>
   __device__ void multiply() {
     const uint32_t chunks = (tile_.units + S::kUnits - 1) / S::kUnits;
-    copy(0);
+    for (uint32_t c = 0; c < kAhead; ++c) copy(c);
+    load_scales(0);
     for (uint32_t c = 0; c < chunks; ++c) {
-      copies_wait<0>();
+      const uint32_t buffer = c % (kAhead + 1);
+      copies_wait<kAhead - 1>();
       __syncthreads();  // the copies of all threads are there, and nobody multiplies any more
-      decode(c);
+      decode(c, buffer);
       __syncthreads();
-      if (c + 1 < chunks) copy(c + 1);
-#pragma unroll
-      for (int u = 0; u < S::kUnits; ++u) multiply_unit<kFull>(u, c % 2);
+      copy(c + kAhead);
+      load_scales(c + 1);
+#pragma unroll 1  // the registers of one unit are what there is
+      for (int u = 0; u < S::kUnits; ++u) multiply_unit<kFull>(u, buffer);
     }
   }
 
@@ -127,22 +134,25 @@ class TileProduct {
     return (threadIdx.x + i * kTileThreads) / (2 * S::kUnits);
   }
 
-  // Begins to copy chunk c, once the one before is decoded.
+  // Begins to copy chunk c, if it exists, once the one kAhead before it is decoded.
   __device__ void copy(uint32_t c) {
-    const uint32_t first = c * S::kUnits;
-    if (first % Memory::kRawUnits == 0) copy_raw(first);
+    const uint32_t first = c * S::kUnits, buffer = c % (kAhead + 1);
+    if (first < tile_.units && first % Memory::kRawUnits == 0) copy_raw(first);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const uint32_t line = (threadIdx.x + i * kTileThreads) % (2 * S::kUnits);
       if (first + line / 2 < tile_.units) {
-        copy16_async(&memory_.q[c % 2][line / 2][8 * copied_token(i) + 4 * (line % 2)],
+        copy16_async(&memory_.q[buffer][line / 2][8 * copied_token(i) + 4 * (line % 2)],
                      copied_rows_[i] + 32 * uint64_t{first} + 16 * line);
       }
     }
     copies_commit();
+  }
+  // What decode(c) will need beside the copies.
+  __device__ void load_scales(uint32_t c) {
     d_ = 0.0f;
     sum_ = 0;
-    const uint32_t unit = first + own_unit_;
+    const uint32_t unit = c * S::kUnits + own_unit_;
     if (unit < tile_.units) {
       const std::byte* scales = own_row_ + 32 * uint64_t{tile_.units} + 4 * unit;
       d_ = __ldg(reinterpret_cast<const float*>(scales));
@@ -160,7 +170,7 @@ class TileProduct {
     const uint32_t bytes = rest < Memory::kRawBytes ? rest : uint32_t{Memory::kRawBytes};
     const uint8_t* begin = raw_begin(first_unit);
     const uint32_t before = bytes_before(begin);
-    uint8_t* to = memory_.raw[threadIdx.x / S::kUnits];
+    uint8_t* to = memory_.raw[first_unit / Memory::kRawUnits % kAhead][threadIdx.x / S::kUnits];
 #pragma unroll
     for (uint32_t first = 0; first < Memory::kRawPitch; first += 16 * S::kUnits) {
       const uint32_t at = first + 16 * (threadIdx.x % S::kUnits);
@@ -169,10 +179,11 @@ class TileProduct {
   }
 
   // One unit of a row and one of a token for each thread. Units behind the end become zeros.
-  __device__ void decode(uint32_t c) {
+  __device__ void decode(uint32_t c, uint32_t buffer) {
     const uint32_t row = threadIdx.x / S::kUnits, u = threadIdx.x % S::kUnits;
     const uint32_t unit = c * S::kUnits + u, raw_unit = unit % Memory::kRawUnits;
-    const uint8_t* raw = memory_.raw[row] + bytes_before(raw_begin(unit - raw_unit));
+    const uint8_t* raw =
+        memory_.raw[unit / Memory::kRawUnits % kAhead][row] + bytes_before(raw_begin(unit - raw_unit));
     WeightUnit<F> w = {};
     if (unit < tile_.units) w.load(raw + raw_unit / F::kUnits * F::kBlockBytes, raw_unit % F::kUnits);
     uint32_t bytes[8];
@@ -205,7 +216,7 @@ class TileProduct {
       int first = 0;
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        first = dot4(static_cast<int>(memory_.q[c % 2][own_unit_][8 * token + i]), 0x01010101, first);
+        first = dot4(static_cast<int>(memory_.q[buffer][own_unit_][8 * token + i]), 0x01010101, first);
       const bool there = c * S::kUnits + own_unit_ < tile_.units;
       memory_.sum.at[0][own_unit_][token] = static_cast<float>(there ? first : 0);
       memory_.sum.at[1][own_unit_][token] = static_cast<float>(there ? sum_ - first : 0);
