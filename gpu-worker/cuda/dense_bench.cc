@@ -81,6 +81,8 @@ void reads(benchmark::State& state) {
   const auto low = zeros<float>(uint64_t{rows} * kRank),
              injects = zeros<float>(2 * uint64_t{rows} * kStreams);
   const auto q8 = zeros<std::byte>(rows * q8_row_stride(kHidden));
+  const auto products =
+      zeros<float>(std::max(scratch_floats(kWide, kRank, rows), scratch_floats(kRank + 64, kWide, rows)));
   const double weights = kWide * (2.0 * kRank + kStreams);
   measure(state, weights * 34 / 32 + rows * kWide * 16.0, 2 * weights * rows,
           [&](uint64_t i, cudaStream_t stream) {
@@ -93,7 +95,10 @@ void reads(benchmark::State& state) {
                                     .eps = 1e-6f},
                           .pending = {.output = output.data(), .inject = injects.data()},
                           .streams = streams.data(),
-                          .scratch = {.normed = normed.data(), .mask = mask.data(), .low = low.data()},
+                          .scratch = {.normed = normed.data(),
+                                      .mask = mask.data(),
+                                      .low = low.data(),
+                                      .products = {products.data(), products.size()}},
                           .inject = injects.data() + uint64_t{rows} * kStreams,
                           .input = input.data(),
                           .input_q8 = {.data = q8.data(), .stride = q8_row_stride(kHidden), .cols = kHidden},
@@ -106,6 +111,7 @@ BENCHMARK(reads)
     ->Arg(2)
     ->Arg(4)
     ->Arg(8)
+    ->Arg(16)
     ->Arg(32)
     ->Arg(128)
     ->Arg(512)
@@ -117,17 +123,29 @@ void float_products(benchmark::State& state, TensorType type, uint32_t matrix_ro
   const auto rows = static_cast<uint32_t>(state.range(0));
   const ColdMatrices matrix(type, matrix_rows, cols);
   const auto x = zeros<float>(uint64_t{rows} * cols), out = zeros<float>(uint64_t{rows} * matrix_rows);
+  const auto scratch = zeros<float>(scratch_floats(matrix_rows, cols, rows));
   measure(state, static_cast<double>(matrix.bytes), 2.0 * matrix_rows * cols * rows,
           [&](uint64_t i, cudaStream_t stream) {
             const ProductJob job = {.matrix = matrix.at(i), .out = out.data(), .out_stride = matrix_rows};
-            multiply_f32(std::span(&job, 1), {x.data(), cols}, rows, stream);
+            multiply_f32(std::span(&job, 1), {x.data(), cols}, rows, stream,
+                         {scratch.data(), scratch.size()});
           });
 }
 void router(benchmark::State& state) { float_products(state, TensorType::kF32, 512, kHidden); }
 void steps(benchmark::State& state) { float_products(state, TensorType::kF32, 2 * kValueHeads, kHidden); }
 void half_matrix(benchmark::State& state) { float_products(state, TensorType::kF16, kChannels, kHidden); }
-BENCHMARK(router)->Arg(1)->Arg(8)->Arg(512)->Arg(4096)->UseManualTime()->Unit(benchmark::kMicrosecond);
-BENCHMARK(steps)->Arg(1)->Arg(8)->UseManualTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(router)
+    ->Arg(1)
+    ->Arg(2)
+    ->Arg(4)
+    ->Arg(8)
+    ->Arg(16)
+    ->Arg(32)
+    ->Arg(512)
+    ->Arg(4096)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK(steps)->Arg(1)->Arg(8)->Arg(16)->Arg(512)->UseManualTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(half_matrix)->Arg(1)->Arg(8)->Arg(512)->UseManualTime()->Unit(benchmark::kMicrosecond);
 
 // Arguments: sequences, rows of each.

@@ -28,8 +28,8 @@ struct Input {
 };
 
 // Every matrix with the activations of its type, as model::multiply_all chooses them.
-void multiply(std::initializer_list<ProductJob> jobs, const Input& input, uint32_t rows,
-              cudaStream_t stream) {
+void multiply(std::initializer_list<ProductJob> jobs, const Input& input, uint32_t rows, cudaStream_t stream,
+              FloatScratch scratch) {
   std::array<ProductJob, kProductJobsMax> quantized, floats;
   std::size_t quantized_count = 0, floats_count = 0;
   for (const ProductJob& job : jobs) {
@@ -40,7 +40,7 @@ void multiply(std::initializer_list<ProductJob> jobs, const Input& input, uint32
     }
   }
   if (quantized_count > 0) multiply_q8(std::span(quantized).first(quantized_count), input.q8, rows, stream);
-  if (floats_count > 0) multiply_f32(std::span(floats).first(floats_count), input.f32, rows, stream);
+  if (floats_count > 0) multiply_f32(std::span(floats).first(floats_count), input.f32, rows, stream, scratch);
 }
 
 // What small kernels bring into the cache for the large product behind them.
@@ -119,7 +119,7 @@ void Forward::Pass::ngram() {
   if (quant::is_quantized(weights.key.type) || quant::is_quantized(weights.value.type))
     quantize_q8({.x = embedded.f32, .rows = rows(), .cols = config.hidden, .out = embedded.q8}, stream);
   multiply({{weights.key, b.ngram.keys, config.stream_dim()}, {weights.value, b.ngram.values, config.hidden}},
-           embedded, rows(), stream);
+           embedded, rows(), stream, b.products);
   ngram_add({.window = window,
              .norm_key = weights.norm_key,
              .norm_query = weights.norm_query,
@@ -161,10 +161,10 @@ void Forward::Pass::delta(uint32_t layer) {
   fork_side([&] {
     const ProductJob steps[] = {{weights.alpha, d.alpha, config.value_heads},
                                 {weights.beta, d.beta, config.value_heads}};
-    multiply_f32(steps, block_input().f32, rows(), side);
+    multiply_f32(steps, block_input().f32, rows(), side, b.side_products);
   });
   multiply({{weights.qkv, d.qkv, config.qkv_dim()}, {weights.gate, d.gate, config.value_dim()}},
-           block_input(), rows(), stream);
+           block_input(), rows(), stream, b.products);
   join_side();
   delta_net({.window = window,
              .key_heads = config.key_heads,
@@ -191,7 +191,7 @@ void Forward::Pass::delta(uint32_t layer) {
              .next = prefetch_of(weights.out, kPrefetchBytes)},
             stream);
   multiply({{weights.out, b.block_output, config.hidden}},
-           {.f32 = {d.heads, config.value_dim()}, .q8 = d.heads_q8}, rows(), stream);
+           {.f32 = {d.heads, config.value_dim()}, .q8 = d.heads_q8}, rows(), stream, b.products);
 }
 
 void Forward::Pass::attend(uint32_t layer) {
@@ -208,11 +208,11 @@ void Forward::Pass::attend(uint32_t layer) {
     fork_side([&] {
       const ProductJob indexer[] = {{weights.indexer_q, a.indexer_q, indexer_dim},
                                     {weights.indexer_k, a.indexer_k, config.indexer_dim}};
-      multiply_f32(indexer, block_input().f32, rows(), side);
+      multiply_f32(indexer, block_input().f32, rows(), side, b.side_products);
     });
   }
   multiply({{weights.q, a.q, 2 * heads_dim}, {weights.k, a.k, kv_dim}, {weights.v, a.v, kv_dim}},
-           block_input(), rows(), stream);
+           block_input(), rows(), stream, b.products);
   if (sparse) join_side();
   attention_prepare({.shape = attention_of,
                      .cache = cache,
@@ -248,14 +248,14 @@ void Forward::Pass::attend(uint32_t layer) {
              .out_q8 = if_quantized(weights.out.type, a.heads_q8)},
             stream);
   multiply({{weights.out, b.block_output, config.hidden}}, {.f32 = {a.heads, heads_dim}, .q8 = a.heads_q8},
-           rows(), stream);
+           rows(), stream, b.products);
 }
 
 void Forward::Pass::shared_expert(const DeviceMoe& weights) {
   const MoeBuffers& m = b.moe;
   const uint32_t width = config.shared_width;
   multiply({{weights.shared_gate, m.shared_gate, width}, {weights.shared_up, m.shared_up, width}},
-           block_input(), rows(), side);
+           block_input(), rows(), side, b.side_products);
   const FloatRows gate{m.shared_gate, width};
   silu_multiply({.gate = gate,
                  .up = {m.shared_up, width},
@@ -264,7 +264,8 @@ void Forward::Pass::shared_expert(const DeviceMoe& weights) {
                  .out = quant::is_quantized(weights.shared_down.type) ? FloatRows() : gate,
                  .q8 = if_quantized(weights.shared_down.type, m.shared_q8)},
                 side);
-  multiply({{weights.shared_down, m.shared, config.hidden}}, {.f32 = gate, .q8 = m.shared_q8}, rows(), side);
+  multiply({{weights.shared_down, m.shared, config.hidden}}, {.f32 = gate, .q8 = m.shared_q8}, rows(), side,
+           b.side_products);
 }
 
 void Forward::Pass::compute_list(const DeviceMoe& weights, uint32_t list) {
@@ -286,7 +287,7 @@ void Forward::Pass::routed_experts(uint32_t layer, const DeviceMoe& weights) {
   uint16_t* ids = b.ids + layer * pairs;
   const ProductJob routers[] = {{weights.router, m.logits, weights.router.rows},
                                 {weights.shared_router, m.shared_router, 1}};
-  multiply_f32(routers, block_input().f32, rows(), stream);
+  multiply_f32(routers, block_input().f32, rows(), stream, b.products);
   route({.logits = {m.logits, weights.router.rows},
          .rows = rows(),
          .experts = weights.router.rows,
@@ -383,7 +384,7 @@ void Forward::Pass::head() {
                 .input_q8 = if_quantized(o.model.head.type, b.block_input_q8),
                 .rows = shape.logit_rows},
                stream);
-  multiply({{o.model.head, b.logits, config.vocab}}, block_input(), shape.logit_rows, stream);
+  multiply({{o.model.head, b.logits, config.vocab}}, block_input(), shape.logit_rows, stream, b.products);
   marks.mark(Stage::kHead, stream);
   sample({.logits = b.logits,
           .rows = shape.logit_rows,

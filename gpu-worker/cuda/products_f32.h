@@ -10,13 +10,25 @@
 
 namespace strata::gpu_worker::cuda {
 
-// out[row] = W x[row] of every job (at most kProductJobsMax, all with the same cols) for x rows 0..rows-1, in
-// one launch. Gives the bits of quant::multiply(..., Numerics::kExact); a row's bits depend on that row
-// alone. Rows of x that begin at multiples of 16 bytes are copied faster. A matrix may be read up to the next
-// multiple of 16 bytes behind its end.
-// Moves the weights once (per 8 rows of x, from the cache) and x once per block; bound by arithmetic for
-// many rows.
-void multiply_f32(std::span<const ProductJob> jobs, FloatRows x, uint32_t rows, cudaStream_t stream);
+// Memory for products of many rows: both operands as floats, in the order in which they are read. Contents
+// free before and after; aligned to 16.
+struct FloatScratch {
+  float* data = nullptr;
+  uint64_t floats = 0;
+};
+// Sums of a part of the lanes that wait for the others.
+inline constexpr uint64_t kPartFloats = 4u << 20;
+// What lets products with (weight_rows, cols) and `rows` rows of x run in one go. With less they run in
+// pieces, with next to nothing like products of few rows.
+uint64_t scratch_floats(uint32_t weight_rows, uint32_t cols, uint32_t rows);
+
+// out[row] = W x[row] of every job (at most kProductJobsMax, all with the same cols) for x rows 0..rows-1.
+// One launch for few rows, three or four for many, which use `scratch`. Gives the bits of
+// quant::multiply(..., Numerics::kExact); a row's bits depend on that row alone. Rows of x that begin at
+// multiples of 16 bytes are copied faster. A matrix may be read up to the next multiple of 16 bytes behind
+// its end. Few rows: moves the weights once (per 8 rows of x, from the cache). Many: bound by arithmetic.
+void multiply_f32(std::span<const ProductJob> jobs, FloatRows x, uint32_t rows, cudaStream_t stream,
+                  FloatScratch scratch = {});
 
 // What becomes of a product y before it is stored.
 enum class Finish : uint8_t {
@@ -29,6 +41,6 @@ struct FinishedJob {
   Finish finish = Finish::kNone;
 };
 void multiply_f32(std::span<const FinishedJob> jobs, float divisor, FloatRows x, uint32_t rows,
-                  cudaStream_t stream);
+                  cudaStream_t stream, FloatScratch scratch = {});
 
 }  // namespace strata::gpu_worker::cuda

@@ -1,6 +1,7 @@
-// Few rows of activations: every weight row is read once, by one warp. What takes time is waiting for memory,
-// so all threads of the block first put whole stretches of weights and activations on their way into shared
-// memory: with one row of activations of up to 10240 values, everything that the block will need.
+// Few rows of activations and weights of types that are dequantized in blocks: every weight row is read once,
+// by one warp. What takes time is waiting for memory, so all threads of the block first put whole stretches
+// of weights and activations on their way into shared memory: with one row of activations of up to 10240
+// values, everything that the block will need.
 
 #include "gpu-worker/cuda/device_limits.h"
 #include "gpu-worker/cuda/launch.h"

@@ -1,152 +1,356 @@
-// Many rows of activations: tiles. A warp computes 8 weight rows times 8 rows of activations with 2 of the 64
-// lanes of each in a thread: 128 sums in registers, 16 reads of two floats from shared memory for 128 fma. A
-// block is 2 x 4 warps; of every 128 columns, two of them (another two each time) turn the weights into
-// floats while the others still add.
+// Many rows of activations: both operands are packed (products_f32_packed.h), then multiplied in tiles of 64
+// weight rows and 64 rows of activations, class of lanes after class of lanes. A thread has one lane of 8 x
+// 16 products: 128 sums in registers, and six reads of four floats from shared memory for 128 fma. Blocks
+// that would not fill the GPU share the classes among them and leave the last additions to a small kernel.
 
+#include "gpu-worker/cuda/device_limits.h"
 #include "gpu-worker/cuda/launch.h"
+#include "gpu-worker/cuda/products_f32_packed.h"
 #include "gpu-worker/cuda/products_f32_parts.cuh"
 
 namespace strata::gpu_worker::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-constexpr uint32_t kWarps = kThreads / kWarp;
-constexpr uint32_t kWarpRows = 8, kWarpTokens = 8;                    // a warp's tile
-constexpr uint32_t kRows = 2 * kWarpRows, kTokens = 4 * kWarpTokens;  // a block's
-constexpr uint32_t kChunk = 128;                                      // columns at a time
-constexpr uint32_t kUnits = kChunk / kUnitValues;
+constexpr uint32_t kRowQuads = 2, kTokenQuads = 4;  // a thread's tile, in groups of four
+constexpr uint32_t kProducts = 16;                  // of the tile, what a thread has when lanes are added
+constexpr uint32_t kStages = 3;
+constexpr uint32_t kChunkFloats = kChunkTurns * kTurnFloats;
+constexpr uint32_t kStageFloats = 2 * kChunkFloats;
+constexpr uint32_t kSavedFloats = kThreads * kProducts;
 
-struct Stage {
-  float x[kTokens][kChunk];
-  float w[kRows][kChunk];  // unit u of a row swizzled by row * kUnits + u
+// What a block keeps while it goes through `classes` classes: sums of 2, 4, .. classes that wait for their
+// neighbours. Of a pair of classes the first one waits in registers.
+constexpr uint32_t shared_bytes(uint32_t classes) {
+  uint32_t floats = kStages * kStageFloats;
+  for (uint32_t n = classes; n > 2; n /= 2) floats += kSavedFloats;
+  return floats * sizeof(float);
+}
+
+struct TileArgs {
+  const float* weights = nullptr;  // packed, from first_tile on
+  const float* activations = nullptr;
+  uint32_t first_tile = 0;                    // of all jobs' weights
+  uint32_t first_token = 0, token_count = 0;  // of x; tiles begin at first_token
+  uint32_t chunks = 0;                        // of a class
+  uint64_t class_floats = 0;
+  uint32_t classes = kClasses;  // of a block
+  float* parts = nullptr;       // (kClasses / classes, tokens of all tiles, rows of all tiles) if not all
 };
-constexpr uint32_t kStages = 2;
 
-struct TileBlock {
-  const FloatJob& job;
-  FloatRows x;
-  uint32_t row, token, token_count;
+// Where a thread's products are. The order in which it reads its groups of four depends on its lane, so that
+// in every step of the tree it keeps the first half of what it has and gives the second to its partner.
+struct Place {
+  uint32_t lane = lane_index() % kClassLanes, group = lane_index() / kClassLanes;
+  uint32_t row_quad = warp_index() % 4 * 4 + group % 2 * kRowQuads;
+  uint32_t token_quad = warp_index() / 4 * 8 + group / 2 * kTokenQuads;
 
-  __device__ uint32_t columns(uint32_t chunk) const {
-    return min(kChunk, job.product.matrix.cols - chunk * kChunk);
-  }
+  __device__ uint32_t row_quad_of(uint32_t i) const { return row_quad + (i ^ (lane & 1)); }
+  __device__ uint32_t token_quad_of(uint32_t i) const { return token_quad + (i ^ (lane >> 1)); }
+};
 
-  // Rows and tokens beyond the last are copies of it: computed and not stored.
-  __device__ void fetch_activations(uint32_t chunk, Stage& to) const {
-    for (uint32_t t = warp_index(); t < kTokens; t += kWarps) {
-      const uint64_t at = min(token + t, token_count - 1);
-      stage_floats(to.x[t], x.data + at * x.stride + chunk * kChunk, columns(chunk), lane_index(), kWarp);
+using Sums = float[kRowQuads][kTokenQuads][4][4];  // row of a group, token of a group
+
+// A turn's operands of a thread.
+struct Operands {
+  float4 w[kRowQuads], x[kTokenQuads];
+
+  __device__ void load(const float* stage, const Place& place, uint32_t turn) {
+    const float* from = stage + turn * kTurnFloats + place.lane * 4;
+#pragma unroll
+    for (uint32_t i = 0; i < kRowQuads; ++i)
+      w[i] = *reinterpret_cast<const float4*>(from + place.row_quad_of(i) * kClassLanes * 4);
+#pragma unroll
+    for (uint32_t i = 0; i < kTokenQuads; ++i) {
+      x[i] = *reinterpret_cast<const float4*>(from + kChunkFloats + place.token_quad_of(i) * kClassLanes * 4);
     }
   }
-  __device__ void fetch_weights(uint32_t chunk, Stage& to) const {
-    static_assert(kRows * kUnits == 2 * kWarp);
-    if (warp_index() / 2 != chunk % (kWarps / 2)) return;
-    const DeviceMatrix& matrix = job.product.matrix;
-    const uint32_t i = threadIdx.x % (2 * kWarp), r = i / kUnits, unit = i % kUnits,
-                   first = unit * kUnitValues;
-    if (first >= columns(chunk)) return;
-    const auto* stored =
-        reinterpret_cast<const uint8_t*>(matrix.data + min(row + r, matrix.rows - 1) * matrix.row_bytes);
-    dequantize_unit(matrix.type, stored, chunk * kUnits + unit, min(kUnitValues, columns(chunk) - first),
-                    to.w[r] + first, i);
-  }
-
-  // kWhole: all of kChunk columns are there.
-  template <bool kWhole>
-  __device__ void accumulate(const Stage& from, uint32_t count,
-                             float (&sums)[kWarpRows][kWarpTokens][2]) const {
-    const uint32_t first_row = warp_index() % 2 * kWarpRows, first_token = warp_index() / 2 * kWarpTokens;
-    const uint32_t lane = lane_index();
+  __device__ void add_products(Sums& sums) const {
 #pragma unroll
-    for (uint32_t step = 0; step < kChunk; step += kSumLanes) {
-      const uint32_t i = step + 2 * lane;
-      if (!kWhole && i >= count) break;  // the last chunk's last elements: some threads have none
-      const uint32_t unit = i / kUnitValues;
-      float2 w[kWarpRows];
+    for (uint32_t t = 0; t < kTokenQuads; ++t) {
 #pragma unroll
-      for (uint32_t r = 0; r < kWarpRows; ++r) {
-        const uint32_t at = unit * kUnitValues + swizzled(i % kUnitValues, (first_row + r) * kUnits + unit);
-        w[r] = *reinterpret_cast<const float2*>(from.w[first_row + r] + at);
-      }
+      for (uint32_t r = 0; r < kRowQuads; ++r) {
+        const float ws[4] = {w[r].x, w[r].y, w[r].z, w[r].w}, xs[4] = {x[t].x, x[t].y, x[t].z, x[t].w};
 #pragma unroll
-      for (uint32_t t = 0; t < kWarpTokens; ++t) {
-        const float2 v = *reinterpret_cast<const float2*>(from.x[first_token + t] + i);
+        for (uint32_t i = 0; i < 4; ++i) {
 #pragma unroll
-        for (uint32_t r = 0; r < kWarpRows; ++r) {
-          sums[r][t][0] = fmaf(w[r].x, v.x, sums[r][t][0]);
-          if (kWhole || i + 1 < count) sums[r][t][1] = fmaf(w[r].y, v.y, sums[r][t][1]);
+          for (uint32_t j = 0; j < 4; ++j) sums[r][t][i][j] = fmaf(ws[i], xs[j], sums[r][t][i][j]);
         }
       }
     }
   }
+};
 
-  __device__ void store(const FloatJobs& jobs, float (&sums)[kWarpRows][kWarpTokens][2]) const {
-    constexpr uint32_t kAtOnce = 16, kRowsAtOnce = kAtOnce / kWarpTokens;
-    const uint32_t first_row = row + warp_index() % 2 * kWarpRows;
-    const uint32_t first_token = token + warp_index() / 2 * kWarpTokens;
+// The tree within the class, lanes 4, 2, 1 apart (32, 16 and 8 of all lanes).
+__device__ inline void add_lanes(const Sums& sums, float (&total)[kProducts]) {
 #pragma unroll
-    for (uint32_t r = 0; r < kWarpRows; r += kRowsAtOnce) {
-      float part[kAtOnce][2];
+  for (uint32_t i = 0; i < 4; ++i) {
 #pragma unroll
-      for (uint32_t i = 0; i < kAtOnce; ++i) {
-        part[i][0] = sums[r + i / kWarpTokens][i % kWarpTokens][0];
-        part[i][1] = sums[r + i / kWarpTokens][i % kWarpTokens][1];
+    for (uint32_t j = 0; j < 4; ++j) {
+      float one[kRowQuads];
+#pragma unroll
+      for (uint32_t r = 0; r < kRowQuads; ++r) {
+        const float a = sums[r][0][i][j] + __shfl_xor_sync(kAllLanes, sums[r][2][i][j], 4);
+        const float b = sums[r][1][i][j] + __shfl_xor_sync(kAllLanes, sums[r][3][i][j], 4);
+        one[r] = a + __shfl_xor_sync(kAllLanes, b, 2);
       }
-      const float total = total_of_lane_pairs<kAtOnce>(part);
-      const uint32_t i = lane_index() / (kWarp / kAtOnce);
-      const uint32_t to_row = first_row + r + i / kWarpTokens, to_token = first_token + i % kWarpTokens;
-      if (lane_index() % (kWarp / kAtOnce) == 0 && to_row < job.product.matrix.rows && to_token < token_count)
-        store_product(jobs, job, to_token, to_row, total);
+      total[4 * j + i] = one[0] + __shfl_xor_sync(kAllLanes, one[1], 1);
     }
+  }
+}
+
+// Four products of a token, of rows that follow each other.
+__device__ inline void store4(const FloatJobs& jobs, const FloatJob& job, uint64_t token, uint32_t row,
+                              const float* total) {
+  const uint32_t rows = job.product.matrix.rows;
+  float* to = job.product.out + token * job.product.out_stride + row;
+  if (row + 4 <= rows && (reinterpret_cast<uintptr_t>(to) & 15) == 0) {
+    *reinterpret_cast<float4*>(to) = {finished(jobs, job, total[0]), finished(jobs, job, total[1]),
+                                      finished(jobs, job, total[2]), finished(jobs, job, total[3])};
+    return;
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < 4; ++i) {
+    if (row + i < rows) to[i] = finished(jobs, job, total[i]);
+  }
+}
+
+__device__ inline void store(const FloatJobs& jobs, const FloatJob& job, const TileArgs& args,
+                             const Place& place, const float (&total)[kProducts]) {
+  const uint32_t in_tile = 4 * place.row_quad_of(0), in_tokens = 4 * place.token_quad_of(0);
+#pragma unroll
+  for (uint32_t t = 0; t < 4; ++t) {
+    const uint32_t token = blockIdx.y * kTileRows + in_tokens + t;
+    if (args.classes < kClasses) {
+      const uint64_t at = (uint64_t{blockIdx.z} * gridDim.y * kTileRows + token) * gridDim.x + blockIdx.x;
+      *reinterpret_cast<float4*>(args.parts + at * kTileRows + in_tile) = {
+          total[4 * t], total[4 * t + 1], total[4 * t + 2], total[4 * t + 3]};
+    } else if (token < args.token_count) {
+      const uint32_t row = (args.first_tile + blockIdx.x - job.first_block) * kTileRows + in_tile;
+      store4(jobs, job, args.first_token + token, row, total + 4 * t);
+    }
+  }
+}
+
+// Adds what waits to the sums of class number i of the block; what then waits for its neighbour is kept. With
+// the last class all are added.
+__device__ inline void add_classes(uint32_t i, uint32_t classes, float* saved, float (&waiting)[kProducts],
+                                   float (&total)[kProducts]) {
+  const auto of_level = [&](uint32_t level, uint32_t t) -> float4& {
+    return reinterpret_cast<float4*>(saved)[(level * 4 + t) * kThreads + threadIdx.x];
+  };
+  if (i % 2 == 0) {
+#pragma unroll
+    for (uint32_t t = 0; t < kProducts; ++t) waiting[t] = total[t];
+    return;
+  }
+#pragma unroll
+  for (uint32_t t = 0; t < kProducts; ++t) total[t] = waiting[t] + total[t];
+  uint32_t level = 0;
+  for (uint32_t n = i / 2; n % 2 == 1; n /= 2, ++level) {
+#pragma unroll
+    for (uint32_t t = 0; t < 4; ++t) {
+      const float4 before = of_level(level, t);
+      total[4 * t] = before.x + total[4 * t];
+      total[4 * t + 1] = before.y + total[4 * t + 1];
+      total[4 * t + 2] = before.z + total[4 * t + 2];
+      total[4 * t + 3] = before.w + total[4 * t + 3];
+    }
+  }
+  if (i + 1 == classes) return;
+#pragma unroll
+  for (uint32_t t = 0; t < 4; ++t)
+    of_level(level, t) = {total[4 * t], total[4 * t + 1], total[4 * t + 2], total[4 * t + 3]};
+}
+
+// The chunks of a block on their way into shared memory: first all turns of one class, then the next.
+struct Fetcher {
+  const float *weights, *middle, *activations;  // where this thread's next copies begin
+  float* stages;
+  uint32_t stage = 0, left;  // the next one to be filled; chunks to come
+
+  __device__ Fetcher(const TileArgs& args, float* stages_in)
+      : stages(stages_in + 4 * threadIdx.x), left(args.classes * args.chunks) {
+    static_assert(kChunkFloats == 10 * kThreads && kStageFloats == 5 * 4 * kThreads);
+    const uint64_t tile_floats = kClasses * args.class_floats,
+                   first = blockIdx.z * args.classes * args.class_floats + 4 * threadIdx.x;
+    weights = args.weights + blockIdx.x * tile_floats + first;
+    activations = args.activations + blockIdx.y * tile_floats + first + 2 * kThreads;
+    middle = threadIdx.x < kThreads / 2 ? weights + 8 * kThreads : activations - 4 * kThreads;
+  }
+  // Always commits, so that the count of commits tells which chunk has arrived.
+  __device__ void next() {
+    if (left > 0) {
+      float* to = stages + stage * kStageFloats;
+      copy16_async(to, weights);
+      copy16_async(to + 4 * kThreads, weights + 4 * kThreads);
+      copy16_async(to + 8 * kThreads, middle);
+      copy16_async(to + 12 * kThreads, activations);
+      copy16_async(to + 16 * kThreads, activations + 4 * kThreads);
+      weights += kChunkFloats;
+      middle += kChunkFloats;
+      activations += kChunkFloats;
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+      --left;
+    }
+    copies_commit();
   }
 };
 
-// Block (row tiles of all jobs, token tiles).
-__global__ void __launch_bounds__(kThreads) tile_kernel(FloatJobs jobs, FloatRows x, uint32_t token_count) {
-  Stage* stages = dynamic_shared<Stage>();
-  const FloatJob& job = jobs.of_block(blockIdx.x);
-  const TileBlock block = {.job = job,
-                           .x = x,
-                           .row = (blockIdx.x - job.first_block) * kRows,
-                           .token = blockIdx.y * kTokens,
-                           .token_count = token_count};
-  const uint32_t chunks = (job.product.matrix.cols + kChunk - 1) / kChunk;
-  block.fetch_activations(0, stages[0]);
-  block.fetch_weights(0, stages[0]);
-  copies_commit();
-  float sums[kWarpRows][kWarpTokens][2] = {};
-  for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
-    copies_wait<0>();
-    __syncthreads();
-    const Stage& stage = stages[chunk % kStages];
-    if (chunk + 1 < chunks) {
-      block.fetch_activations(chunk + 1, stages[(chunk + 1) % kStages]);
-      copies_commit();
-      block.fetch_weights(chunk + 1, stages[(chunk + 1) % kStages]);
+// Block (weight tiles, token tiles, groups of classes).
+__global__ void __launch_bounds__(kThreads) tile_kernel(FloatJobs jobs, TileArgs args) {
+  float* stages = dynamic_shared<float>();
+  float* saved = stages + kStages * kStageFloats;
+  const FloatJob& job = jobs.of_block(args.first_tile + blockIdx.x);
+  Fetcher fetcher(args, stages);
+  for (uint32_t i = 0; i + 1 < kStages; ++i) fetcher.next();
+
+  const Place place;
+  // Warps whose products do not exist only help to fetch.
+  const uint32_t row = (args.first_tile + blockIdx.x - job.first_block) * kTileRows + warp_index() % 4 * 16;
+  const uint32_t token = blockIdx.y * kTileRows + warp_index() / 4 * 32;
+  const bool wanted = row < job.product.matrix.rows && token < args.token_count;
+  float waiting[kProducts] = {};
+  uint32_t stage = 0;
+  for (uint32_t i = 0; i < args.classes; ++i) {
+    Sums sums = {};
+    for (uint32_t chunk = 0; chunk < args.chunks; ++chunk) {
+      copies_wait<kStages - 2>();
+      __syncthreads();
+      const float* from = stages + stage * kStageFloats;
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+      Operands operands[2];
+      if (wanted) operands[0].load(from, place, 0);
+      fetcher.next();
+      if (!wanted) continue;  // the whole warp
+#pragma unroll
+      for (uint32_t turn = 0; turn < kChunkTurns; ++turn) {
+        if (turn + 1 < kChunkTurns) operands[(turn + 1) % 2].load(from, place, turn + 1);
+        operands[turn % 2].add_products(sums);
+      }
     }
-    const uint32_t count = block.columns(chunk);
-    if (count == kChunk) {
-      block.accumulate<true>(stage, count, sums);
-    } else {
-      block.accumulate<false>(stage, count, sums);
-    }
+    if (!wanted) continue;
+    float total[kProducts];
+    add_lanes(sums, total);
+    add_classes(i, args.classes, saved, waiting, total);
+    if (i + 1 == args.classes) store(jobs, job, args, place, total);
   }
-  block.store(jobs, sums);
+}
+
+// Block (rows of all tiles / kThreads, tokens): adds the groups of classes of tile_kernel.
+__global__ void __launch_bounds__(kThreads)
+    add_parts_kernel(FloatJobs jobs, TileArgs args, uint32_t rows, uint32_t token_tiles) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= rows) return;
+  const FloatJob& job = jobs.of_block(args.first_tile + i / kTileRows);
+  const uint32_t row = (args.first_tile - job.first_block) * kTileRows + i;
+  if (row >= job.product.matrix.rows) return;
+  float part[kClasses];
+  const uint32_t groups = kClasses / args.classes;
+#pragma unroll
+  for (uint32_t g = 0; g < kClasses; ++g) {
+    if (g < groups) part[g] = args.parts[(uint64_t{g} * token_tiles * kTileRows + blockIdx.y) * rows + i];
+  }
+#pragma unroll
+  for (uint32_t n = kClasses; n > 1; n /= 2) {
+    if (n > groups) continue;
+#pragma unroll
+    for (uint32_t g = 0; g < n / 2; ++g) part[g] = part[2 * g] + part[2 * g + 1];
+  }
+  job.product.out[(args.first_token + uint64_t{blockIdx.y}) * job.product.out_stride + row] =
+      finished(jobs, job, part[0]);
+}
+
+// How a launch goes through the scratch memory.
+struct Plan {
+  uint32_t weight_tiles = 0, token_tiles = 0;  // at a time
+  uint32_t classes = kClasses;                 // of a block
+};
+
+uint64_t part_floats(const Plan& plan) {
+  if (plan.classes == kClasses) return 0;
+  return uint64_t{kClasses / plan.classes} * plan.weight_tiles * plan.token_tiles * kTileRows * kTileRows;
+}
+
+Plan make_plan(uint32_t weight_tiles, uint32_t token_tiles, uint32_t cols, FloatScratch scratch) {
+  const uint64_t most_parts = std::min(kPartFloats, scratch.floats / 4);
+  const auto places = static_cast<uint32_t>(
+      std::min<uint64_t>((scratch.floats - most_parts) / packed_tile_floats(cols), 1u << 24));
+  if (places < 2) return {};
+  Plan plan{.weight_tiles = weight_tiles, .token_tiles = token_tiles};
+  if (weight_tiles + token_tiles > places) {
+    plan.weight_tiles = std::min(weight_tiles, std::max(places / 2, places - std::min(token_tiles, places)));
+    plan.token_tiles = std::min(token_tiles, places - plan.weight_tiles);
+  }
+  while (shared_bytes(plan.classes) > shared_bytes_max()) plan.classes /= 2;
+  // Long rows take a block so long that the last ones should not be alone on the GPU.
+  const uint32_t wanted = multiprocessors() * (cols >= 2048 ? 4 : 1);
+  const auto blocks = [&] { return plan.weight_tiles * plan.token_tiles * (kClasses / plan.classes); };
+  while (plan.classes > 1 && blocks() < wanted) {
+    plan.classes /= 2;
+    if (part_floats(plan) <= most_parts) continue;
+    plan.classes *= 2;
+    break;
+  }
+  while (part_floats(plan) > most_parts && plan.token_tiles > 1) plan.token_tiles /= 2;
+  return part_floats(plan) > most_parts ? Plan{} : plan;
 }
 
 }  // namespace
 
-void multiply_f32_many(FloatJobs jobs, FloatRows x, uint32_t rows, cudaStream_t stream) {
-  uint32_t blocks = 0;
+bool multiply_f32_many(FloatJobs jobs, FloatRows x, uint32_t rows, FloatScratch scratch,
+                       cudaStream_t stream) {
+  const uint32_t cols = jobs.jobs[0].product.matrix.cols;
+  const PackJobs activations = {.jobs = {{.matrix = {.type = TensorType::kF32,
+                                                     .rows = rows,
+                                                     .cols = cols,
+                                                     .data = reinterpret_cast<const std::byte*>(x.data),
+                                                     .row_bytes = x.stride * sizeof(float)}}},
+                                .count = 1};
+  PackJobs weights = {.jobs = {}, .count = jobs.count};
+  uint32_t tiles = 0;
   for (uint32_t i = 0; i < jobs.count; ++i) {
-    jobs.jobs[i].first_block = blocks;
-    blocks += (jobs.jobs[i].product.matrix.rows + kRows - 1) / kRows;
+    weights.jobs[i] = {.matrix = jobs.jobs[i].product.matrix, .first_tile = tiles};
+    jobs.jobs[i].first_block = tiles;
+    tiles += packed_tiles(weights.jobs[i].matrix.rows);
   }
-  launch(tile_kernel,
-         {.grid = dim3(blocks, (rows + kTokens - 1) / kTokens),
-          .block = kThreads,
-          .shared_bytes = kStages * sizeof(Stage)},
-         stream, jobs, x, rows);
+  const uint32_t token_tiles = packed_tiles(rows);
+  const Plan plan = make_plan(tiles, token_tiles, cols, scratch);
+  if (plan.weight_tiles == 0) return false;
+
+  float* packed_x = scratch.data;
+  float* packed_weights = packed_x + plan.token_tiles * packed_tile_floats(cols);
+  TileArgs args = {.weights = packed_weights,
+                   .activations = packed_x,
+                   .first_tile = 0,
+                   .first_token = 0,
+                   .token_count = 0,
+                   .chunks = packed_chunks(cols),
+                   .class_floats = packed_class_floats(cols),
+                   .classes = plan.classes,
+                   .parts = packed_weights + plan.weight_tiles * packed_tile_floats(cols)};
+  for (uint32_t t = 0; t < token_tiles; t += plan.token_tiles) {
+    const uint32_t ts = std::min(plan.token_tiles, token_tiles - t);
+    pack(activations, PackAs::kActivations, t, ts, packed_x, stream);
+    args.first_token = t * kTileRows;
+    args.token_count = std::min(ts * kTileRows, rows - args.first_token);
+    for (uint32_t w = 0; w < tiles; w += plan.weight_tiles) {
+      const uint32_t ws = std::min(plan.weight_tiles, tiles - w);
+      if (t == 0 || plan.weight_tiles < tiles) pack(weights, PackAs::kWeights, w, ws, packed_weights, stream);
+      args.first_tile = w;
+      launch(tile_kernel,
+             {.grid = dim3(ws, ts, kClasses / plan.classes),
+              .block = kThreads,
+              .shared_bytes = shared_bytes(plan.classes)},
+             stream, jobs, args);
+      if (plan.classes == kClasses) continue;
+      const uint32_t padded = ws * kTileRows;
+      launch(add_parts_kernel,
+             {.grid = dim3((padded + kThreads - 1) / kThreads, args.token_count), .block = kThreads}, stream,
+             jobs, args, padded, ts);
+    }
+  }
+  return true;
 }
 
 }  // namespace strata::gpu_worker::cuda

@@ -48,16 +48,22 @@ struct FloatJobs {
 
 // With block_values and block_bytes filled in.
 FloatJob float_job(const ProductJob& product, Finish finish);
+// Few rows: of the types that has_direct_reader() names, and of the others.
+void multiply_f32_lanes(FloatJobs jobs, FloatRows x, uint32_t rows, cudaStream_t stream);
 void multiply_f32_few(FloatJobs jobs, FloatRows x, uint32_t rows, cudaStream_t stream);
-void multiply_f32_many(FloatJobs jobs, FloatRows x, uint32_t rows, cudaStream_t stream);
+// False, and nothing launched: the scratch memory has not even room for one tile of each operand.
+bool multiply_f32_many(FloatJobs jobs, FloatRows x, uint32_t rows, FloatScratch scratch, cudaStream_t stream);
 
-// Stores what a dot product came to.
+// What a dot product becomes, and its place.
+__device__ inline float finished(const FloatJobs& jobs, const FloatJob& job, float total) {
+  const float y = total * job.product.matrix.scale;
+  if (job.finish == Finish::kLow) return silu_value(y / jobs.divisor);
+  if (job.finish == Finish::kInject) return 2.0f * sigmoid_value(y / jobs.divisor);
+  return y;
+}
 __device__ inline void store_product(const FloatJobs& jobs, const FloatJob& job, uint64_t row, uint32_t i,
                                      float total) {
-  float y = total * job.product.matrix.scale;
-  if (job.finish == Finish::kLow) y = silu_value(y / jobs.divisor);
-  if (job.finish == Finish::kInject) y = 2.0f * sigmoid_value(y / jobs.divisor);
-  job.product.out[row * job.product.out_stride + i] = y;
+  job.product.out[row * job.product.out_stride + i] = finished(jobs, job, total);
 }
 
 // The first `count` floats of a row to shared memory (aligned to 16), by `threads` threads of which this is

@@ -18,6 +18,7 @@ struct Case {
   uint32_t tokens = 1;
   float scale = 1.0f;
   uint32_t padding = 0;  // floats between rows of x
+  uint64_t scratch_floats = 1u << 21;
 };
 
 void expect_products(const Case& c) {
@@ -35,7 +36,8 @@ void expect_products(const Case& c) {
     outs.push_back(device_zeros<float>(std::size_t{c.tokens} * (c.rows[i] + 3)));
     jobs.push_back({.matrix = matrices[i].device, .out = outs[i].data(), .out_stride = c.rows[i] + 3});
   }
-  multiply_f32(jobs, {device_x.data(), stride}, c.tokens, nullptr);
+  const auto scratch = device_zeros<float>(c.scratch_floats);
+  multiply_f32(jobs, {device_x.data(), stride}, c.tokens, nullptr, {scratch.data(), scratch.size()});
 
   for (std::size_t i = 0; i < c.types.size(); ++i) {
     const uint32_t rows = c.rows[i];
@@ -90,6 +92,33 @@ TEST(ProductsF32, LongRows) {
 TEST(ProductsF32, MoreWeightRowsThanBlocks) {
   expect_products({.types = {TensorType::kQ8_0}, .rows = {1301}, .cols = 64});
   expect_products({.types = {TensorType::kQ5_1}, .rows = {1301}, .cols = 64, .tokens = 2});
+}
+
+// Few tiles share the classes of lanes among 8, 4 or 2 blocks, many do not, whatever the GPU's size; and
+// several chunks of columns of each class.
+TEST(ProductsF32, AnyCountOfTiles) {
+  const std::pair<uint32_t, uint32_t> counts[] = {{1, 1}, {2, 1}, {2, 2}, {3, 3}, {5, 8}, {12, 11}};
+  for (const auto& [weight_tiles, token_tiles] : counts) {
+    expect_products({.types = {TensorType::kF32},
+                     .rows = {weight_tiles * 64 - 5},
+                     .cols = 36,
+                     .tokens = token_tiles * 64 - 40});
+  }
+  expect_products({.types = {TensorType::kQ8_0}, .rows = {640}, .cols = 672, .tokens = 30});
+  expect_products(
+      {.types = {TensorType::kQ8_0, TensorType::kF32}, .rows = {70, 4}, .cols = 2560, .tokens = 68});
+}
+
+// The operands fit into the scratch memory in pieces only, down to one tile of each, or not at all.
+TEST(ProductsF32, LittleScratchMemory) {
+  constexpr uint64_t kTile = 64 * 640;  // floats of 64 rows of up to 640 columns
+  for (const uint64_t tiles : {0u, 2u, 3u, 4u, 6u, 9u}) {
+    expect_products({.types = {TensorType::kQ8_0, TensorType::kF16},
+                     .rows = {130, 70},
+                     .cols = 608,
+                     .tokens = 210,
+                     .scratch_floats = tiles * kTile * 4 / 3});
+  }
 }
 
 TEST(ProductsF32, SeveralMatricesOfSeveralTypes) {

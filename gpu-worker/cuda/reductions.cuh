@@ -66,6 +66,25 @@ __device__ inline float total_of_lane_pairs(float (&v)[kCount][2]) {
   return sum + __shfl_xor_sync(kAllLanes, sum, mask);
 }
 
+// The rest of the tree for kCount (1, 2 or 4) dot products whose lanes l and l + 32 have been added, one of
+// these sums of each in a thread. Gives the total of number `lane_index() * kCount / kWarp`.
+template <int kCount>
+__device__ inline float total_of_warp(float (&v)[kCount]) {
+  uint32_t mask = kWarp / 2;
+#pragma unroll
+  for (int count = kCount; count > 1; count /= 2, mask /= 2) {
+    const bool upper = (lane_index() & mask) != 0;
+#pragma unroll
+    for (int i = 0; i < count / 2; ++i) {
+      const float keep = upper ? v[i + count / 2] : v[i], give = upper ? v[i] : v[i + count / 2];
+      v[i] = keep + __shfl_xor_sync(kAllLanes, give, mask);
+    }
+  }
+  float sum = v[0];
+  for (; mask > 0; mask /= 2) sum += __shfl_xor_sync(kAllLanes, sum, mask);
+  return sum;
+}
+
 // The factor of an RMS norm, 1 / sqrt(mean + eps), and the norm of one value with it.
 __device__ inline float rms_scale(float sum_squares, uint32_t count, float eps) {
   return 1.0f / sqrtf(sum_squares / static_cast<float>(count) + eps);

@@ -80,7 +80,8 @@ void add_norm_and_down(const StreamReadArgs& args, cudaStream_t stream) {
       {.product = {.matrix = mixer.inject, .out = args.inject, .out_stride = mixer.streams},
        .finish = Finish::kInject}};
   multiply_f32(std::span(products, mixer.inject.rows > 0 ? 2 : 1), static_cast<float>(mixer.streams),
-               {args.scratch.normed, uint64_t{mixer.streams} * mixer.hidden}, args.rows, stream);
+               {args.scratch.normed, uint64_t{mixer.streams} * mixer.hidden}, args.rows, stream,
+               args.scratch.products);
 }
 
 }  // namespace
@@ -122,7 +123,7 @@ void read_streams(const StreamReadArgs& args, cudaStream_t stream) {
   }
   add_norm_and_down(args, stream);
   const ProductJob product = {.matrix = mixer.up, .out = args.scratch.mask, .out_stride = wide};
-  multiply_f32(std::span(&product, 1), {args.scratch.low, rank}, args.rows, stream);
+  multiply_f32(std::span(&product, 1), {args.scratch.low, rank}, args.rows, stream, args.scratch.products);
   launch(mix_kernel, {.grid = dim3((mixer.hidden + kThreads - 1) / kThreads, args.rows), .block = kThreads},
          stream, mix, static_cast<const float*>(args.scratch.mask),
          static_cast<const float*>(args.scratch.normed));

@@ -5,6 +5,7 @@
 
 #include "gpu-worker/cuda/device_types.h"
 #include "gpu-worker/cuda/prefetch.h"
+#include "gpu-worker/cuda/products_f32.h"
 
 namespace strata::gpu_worker::cuda {
 
@@ -26,9 +27,10 @@ struct PendingAdd {
 
 // Memory of a read, contents free before and after.
 struct StreamScratch {
-  float* normed = nullptr;  // (rows, C*H)
-  float* mask = nullptr;    // (rows, C*H)
-  float* low = nullptr;     // (rows, R)
+  float* normed = nullptr;     // (rows, C*H)
+  float* mask = nullptr;       // (rows, C*H)
+  float* low = nullptr;        // (rows, R)
+  FloatScratch products = {};  // for many rows
 };
 
 struct StreamReadArgs {

@@ -53,6 +53,8 @@ void expect_reads(const Shape& shape) {
   const auto input = device_zeros<float>(std::size_t{rows} * shape.hidden);
   const uint64_t q8_stride = q8_row_stride(shape.hidden);
   const auto input_q8 = device_zeros<std::byte>(rows * q8_stride);
+  const auto products =
+      device_zeros<float>(scratch_floats(std::max(wide, 256u), std::max(wide, shape.rank), rows));
   StreamReadArgs args = {.mixer = {.norm = device_norm.data(),
                                    .down = down.device,
                                    .up = up.device,
@@ -61,7 +63,10 @@ void expect_reads(const Shape& shape) {
                                    .hidden = shape.hidden,
                                    .eps = config.eps},
                          .streams = device_streams.data(),
-                         .scratch = {.normed = normed.data(), .mask = mask.data(), .low = low.data()},
+                         .scratch = {.normed = normed.data(),
+                                     .mask = mask.data(),
+                                     .low = low.data(),
+                                     .products = {products.data(), products.size()}},
                          .inject = first_inject.data(),
                          .input = input.data(),
                          .rows = rows};
@@ -138,6 +143,12 @@ TEST(StreamMixer, OtherShapes) {
                 .inject = TensorType::kF16,
                 .want_q8 = false});
   expect_reads({.hidden = 64, .rank = 512, .up = TensorType::kF32});
+  expect_reads({.hidden = 64,
+                .rank = 70,
+                .down = TensorType::kF32,
+                .up = TensorType::kBF16,
+                .inject = TensorType::kF16,
+                .rows = 2});
 }
 
 TEST(StreamMixer, TheFinalReadHasNoInject) {

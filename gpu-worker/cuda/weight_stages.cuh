@@ -1,7 +1,7 @@
 #pragma once
-// The weight rows of a block, one a warp, on their way through shared memory: chunk by chunk as they lie in
-// the file, kStages chunks at a time, with the sums of their products. Thread t of a warp has the lanes 2 t
-// and 2 t + 1 of its row.
+// The weight rows of a block, one a warp, of types in blocks of at least 32, on their way through shared
+// memory: chunk by chunk as they lie in the file, kStages chunks at a time, with the sums of their products.
+// Thread t of a warp has the lanes 2 t and 2 t + 1 of its row.
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ inline uint32_t shared_bytes(const StageShape& shape) {
 inline bool choose_shape(FloatJob& job, uint32_t rows, uint32_t tokens, uint32_t room) {
   const DeviceMatrix& matrix = job.product.matrix;
   StageShape& shape = job.shape;
-  shape.converted_bytes = has_direct_reader(matrix.type) ? 0 : kConverted * sizeof(float);
+  shape.converted_bytes = kConverted * sizeof(float);
   for (shape.rows_per_block = rows; shape.rows_per_block > 0; shape.rows_per_block /= 2) {
     for (uint32_t steps = (matrix.cols + kStages * kChunkStep - 1) / (kStages * kChunkStep); steps > 0;
          --steps) {
@@ -103,50 +103,7 @@ struct WeightStages {
     const std::byte* stored = stage(chunk) + job.shape.activation_bytes + r * job.shape.weight_bytes +
                               misalignment(weights(r, chunk));
     const auto* raw = reinterpret_cast<const uint8_t*>(stored);
-    switch (job.product.matrix.type) {
-      case TensorType::kF32:
-        add(FloatReader<F32>{raw}, activations, stride, values, sums);
-        break;
-      case TensorType::kF16:
-        add(FloatReader<F16>{raw}, activations, stride, values, sums);
-        break;
-      case TensorType::kBF16:
-        add(FloatReader<BF16>{raw}, activations, stride, values, sums);
-        break;
-      case TensorType::kQ8_0:
-        add(Q8Reader{raw}, activations, stride, values, sums);
-        break;
-      default:
-        add_converted(raw, activations, stride, values, sums);
-        break;
-    }
-  }
-
- private:
-  template <class Reader, int kTokens>
-  __device__ static void add(Reader reader, const float* activations, uint32_t stride, uint32_t values,
-                             float (&sums)[kTokens][2]) {
-    uint32_t i = 2 * lane_index();
-#pragma unroll 4
-    for (; i + 1 < values; i += kSumLanes) {
-      const float2 w = reader.pair(i);
-#pragma unroll
-      for (int t = 0; t < kTokens; ++t) {
-        const float2 v = *reinterpret_cast<const float2*>(activations + t * stride + i);
-        sums[t][0] = fmaf(w.x, v.x, sums[t][0]);
-        sums[t][1] = fmaf(w.y, v.y, sums[t][1]);
-      }
-    }
-    if (i < values) {  // an odd count: no partner
-      const float w = reader.one(i);
-      for (int t = 0; t < kTokens; ++t) sums[t][0] = fmaf(w, activations[t * stride + i], sums[t][0]);
-    }
-  }
-
-  // The other types: the warp turns a stretch into floats first, one unit a thread.
-  template <int kTokens>
-  __device__ void add_converted(const uint8_t* raw, const float* activations, uint32_t stride,
-                                uint32_t values, float (&sums)[kTokens][2]) const {
+    // The warp turns a stretch into floats first, one unit a thread.
     auto* converted = reinterpret_cast<float*>(shared + kStages * job.shape.stage_bytes() +
                                                warp_index() * job.shape.converted_bytes);
     for (uint32_t at = 0; at < values; at += kConverted) {
@@ -156,8 +113,25 @@ struct WeightStages {
                         converted + unit * kUnitValues, unit);
       }
       __syncwarp();
-      add(SwizzledReader{converted}, activations + at, stride, here, sums);
+      add({converted}, activations + at, stride, here, sums);
       __syncwarp();
+    }
+  }
+
+ private:
+  // A whole number of units: every value has its partner.
+  template <int kTokens>
+  __device__ static void add(SwizzledReader reader, const float* activations, uint32_t stride,
+                             uint32_t values, float (&sums)[kTokens][2]) {
+#pragma unroll 4
+    for (uint32_t i = 2 * lane_index(); i < values; i += kSumLanes) {
+      const float2 w = reader.pair(i);
+#pragma unroll
+      for (int t = 0; t < kTokens; ++t) {
+        const float2 v = *reinterpret_cast<const float2*>(activations + t * stride + i);
+        sums[t][0] = fmaf(w.x, v.x, sums[t][0]);
+        sums[t][1] = fmaf(w.y, v.y, sums[t][1]);
+      }
     }
   }
 };

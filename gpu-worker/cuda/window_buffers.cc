@@ -5,6 +5,7 @@
 #include "gpu-worker/cuda/attention.h"
 #include "gpu-worker/cuda/device_model.h"
 #include "gpu-worker/cuda/device_state.h"
+#include "gpu-worker/cuda/products_f32_packed.h"
 #include "gpu-worker/cuda/sampling.h"
 
 namespace strata::gpu_worker::cuda {
@@ -12,6 +13,9 @@ namespace {
 
 // Rows of an attention tile: enough to fill any GPU, few enough that their scores stay in hundreds of MiB.
 constexpr uint32_t kScoreRowsMax = 256;
+
+// Rows of activations that float products take at a time: enough to fill any GPU.
+constexpr uint32_t kProductRowsMax = 2048;
 
 Q8Rows place_q8(uint64_t rows, uint32_t cols, Placer& placer) {
   // Rows of float matrices' widths may be no multiple of a block; such a row is never asked for in 8 bits.
@@ -102,6 +106,24 @@ MoeBuffers place_moe(const model::ModelWeights& weights, const DeviceModel& shap
   return buffers;
 }
 
+// Room for the float products that every model has; float matrices of other blocks run in pieces of it.
+void place_products(const model::ModelConfig& config, uint64_t window_rows, Placer& placer,
+                    WindowBuffers& buffers) {
+  const auto rows = static_cast<uint32_t>(std::min<uint64_t>(window_rows, kProductRowsMax));
+  const auto wide = static_cast<uint32_t>(config.stream_dim());
+  const auto place = [&](uint64_t floats) {
+    return FloatScratch{.data = placer.take<float>(floats), .floats = floats};
+  };
+  // A second matrix of few rows (inject weights, the shared expert's gate) has a tile of its own.
+  buffers.products = place(std::max({scratch_floats(wide, config.mixer_rank, rows),
+                                     scratch_floats(config.mixer_rank + kTileRows, wide, rows),
+                                     scratch_floats(config.experts + kTileRows, config.hidden, rows)}));
+  const uint32_t steps = 2 * packed_tiles(config.value_heads) * kTileRows,
+                 indexer =
+                     config.indexer_heads * config.indexer_dim + packed_tiles(config.indexer_dim) * kTileRows;
+  buffers.side_products = place(scratch_floats(std::max(steps, indexer), config.hidden, rows));
+}
+
 }  // namespace
 
 WindowBuffers place_buffers(const model::ModelWeights& weights, const WindowLimits& limits, Placer& placer) {
@@ -121,11 +143,14 @@ WindowBuffers place_buffers(const model::ModelWeights& weights, const WindowLimi
   buffers.logits = placer.take<float>(uint64_t{limits.logit_rows} * config.vocab);
   buffers.sampling = placer.take<std::byte>(sampling_scratch_bytes(limits.logit_rows, config.vocab));
 
+  place_products(config, rows, placer, buffers);
+
   Overlay overlay(placer);
   overlay.add([&](Placer& own) {
     buffers.mixer = {.normed = own.take<float>(rows * wide),
                      .mask = own.take<float>(rows * wide),
-                     .low = own.take<float>(rows * config.mixer_rank)};
+                     .low = own.take<float>(rows * config.mixer_rank),
+                     .products = buffers.products};
   });
   overlay.add([&](Placer& own) {
     buffers.ngram = {.embedded_q8 = place_q8(rows, config.hidden, own),

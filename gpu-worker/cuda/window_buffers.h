@@ -78,6 +78,8 @@ struct WindowBuffers {
   float* gathered = nullptr;              // (logit_rows, C, H)
   float* logits = nullptr;                // (logit_rows, V)
   std::byte* sampling = nullptr;
+  FloatScratch products;  // of the window's stream; the stream beside it has its own
+  FloatScratch side_products;
   StreamScratch mixer;  // these and the following lie on top of each other
   NgramBuffers ngram;
   DeltaBuffers delta;
