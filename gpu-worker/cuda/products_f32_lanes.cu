@@ -10,6 +10,9 @@ namespace strata::gpu_worker::cuda {
 namespace {
 
 constexpr uint32_t kThreads = kSumLanes;
+// Blocks of a multiprocessor, so that the compiler gives registers to all that is under way; it would save
+// them for more blocks and wait for every few values alone.
+constexpr uint32_t kBlocksMin = 8;
 
 // A block's dot products: kRows of weights times kTokens of activations.
 template <int kTokens>
@@ -30,7 +33,7 @@ struct LaneTile {
       float ws[kAtOnce][kRows], xs[kAtOnce][kTokens];
 #pragma unroll
       for (int n = 0; n < kAtOnce; ++n) load(weights, xs[n], ws[n]);
-      __syncwarp();  // or the compiler saves registers and waits for every few values alone
+      __syncwarp();  // nothing is read later than here
 #pragma unroll
       for (int n = 0; n < kAtOnce; ++n) add_products(ws[n], xs[n]);
     }
@@ -79,15 +82,18 @@ struct LaneTile {
   }
 };
 
-// Block (row groups of all jobs, groups of kTokens rows of x).
+// Block (row groups of all jobs * groups of kTokens rows of x): groups of x first, so that weights that are
+// read again are still in the cache.
 template <int kTokens>
-__global__ void __launch_bounds__(kThreads) lanes_kernel(FloatJobs jobs, FloatRows x, uint32_t token_count) {
+__global__ void __launch_bounds__(kThreads, kBlocksMin)
+    lanes_kernel(FloatJobs jobs, FloatRows x, uint32_t token_count) {
   using Tile = LaneTile<kTokens>;
   constexpr int kOwn = (Tile::kProducts + 1) / 2;  // products that a warp finishes
   __shared__ float given[2][kOwn][kWarp];
-  const FloatJob& job = jobs.of_block(blockIdx.x);
+  const uint32_t groups = (token_count + kTokens - 1) / kTokens, block = blockIdx.x / groups;
+  const FloatJob& job = jobs.of_block(block);
   const DeviceMatrix& matrix = job.product.matrix;
-  const uint32_t row = (blockIdx.x - job.first_block) * Tile::kRows, token = blockIdx.y * kTokens;
+  const uint32_t row = (block - job.first_block) * Tile::kRows, token = blockIdx.x % groups * kTokens;
   Tile tile;
   // Rows and tokens beyond the last are copies of it: computed and not stored.
 #pragma unroll
@@ -128,7 +134,7 @@ void launch_lanes(FloatJobs& jobs, FloatRows x, uint32_t rows, cudaStream_t stre
     jobs.jobs[i].first_block = blocks;
     blocks += (jobs.jobs[i].product.matrix.rows + LaneTile<kTokens>::kRows - 1) / LaneTile<kTokens>::kRows;
   }
-  launch(lanes_kernel<kTokens>, {.grid = dim3(blocks, (rows + kTokens - 1) / kTokens), .block = kThreads},
+  launch(lanes_kernel<kTokens>, {.grid = blocks * ((rows + kTokens - 1) / kTokens), .block = kThreads},
          stream, jobs, x, rows);
 }
 

@@ -45,7 +45,7 @@ struct StreamReadArgs {
   PrefetchRange next = {};  // what the block reads first; used for few rows
 };
 
-// Two launches for one or two rows (add, norm, down and inject; up and mix), three for few rows, four for
+// Two launches for one or two rows (add, norm, down and inject; up and mix), three for few rows, more for
 // many. Moves the weights once (7.05 MB in Q8_0 for the real shape) beside rows * C*H * 16 bytes.
 void read_streams(const StreamReadArgs& args, cudaStream_t stream);
 
