@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "gpu-worker/cuda/board_tender.h"
+#include "gpu-worker/cuda/cpu_share.h"
 #include "gpu-worker/cuda/device_buffer.h"
 #include "gpu-worker/cuda/expert_places.h"
 #include "gpu-worker/cuda/forward.h"
@@ -49,6 +51,7 @@ struct Sequence {
 // What the marks of a window depend on.
 struct MarkedKind {
   bool streams_experts = false;
+  bool uses_boards = false;
   bool has_head = false;
   auto operator<=>(const MarkedKind&) const = default;
 };
@@ -100,7 +103,7 @@ struct CudaDevice::Impl {
   void advance(std::span<const DeviceRow> rows);
   Status choose(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices);
   void count_uses(std::span<const DeviceRow> rows);
-  MarkedKind marked_kind() const { return {shape.streams_experts, shape.logit_rows > 0}; }
+  MarkedKind marked_kind() const { return {shape.streams_experts, shape.uses_boards, shape.logit_rows > 0}; }
   void say(const char* what) { doing.store(what, std::memory_order_relaxed); }
 
   CudaDeviceOptions options;
@@ -113,7 +116,7 @@ struct CudaDevice::Impl {
   BoardSubstitute substitute;
   std::unique_ptr<MappedBoards> boards;
   std::unique_ptr<BoardTender> tender;
-  RegisteredExperts registered;
+  std::unique_ptr<RegisteredExperts> registered;
 
   // Device memory: one block for everything but the arena, which other processes map.
   DeviceBuffer<std::byte> block, arena;
@@ -136,6 +139,7 @@ struct CudaDevice::Impl {
   PinnedBuffer<float> host_logits;  // one row
 
   ExpertPlaceTables places;
+  CpuShare cpu_share;
   std::unique_ptr<ExpertStream> expert_stream;
   std::unique_ptr<Forward> forward;
   WindowGraphs graphs;
@@ -205,7 +209,8 @@ Status CudaDevice::Impl::allocate() {
   const WindowShape largest{.rows = plan.limits.rows,
                             .segments = plan.limits.segments,
                             .logit_rows = plan.limits.logit_rows,
-                            .streams_experts = true};
+                            .streams_experts = true,
+                            .uses_boards = true};
   Placer counting;
   place_input(config, largest, options.routing != nullptr, counting);
   TRY(host_input, PinnedBuffer<std::byte>::create(counting.used_bytes()));
@@ -336,7 +341,8 @@ Status CudaDevice::Impl::plan(std::span<const DeviceRow> rows) {
   shape = {.rows = static_cast<uint32_t>(rows.size()),
            .segments = static_cast<uint32_t>(segments.size()),
            .logit_rows = static_cast<uint32_t>(wanted.size()),
-           .streams_experts = rows.size() >= options.plan.stream_rows_min};
+           .streams_experts = rows.size() >= options.plan.stream_rows_min,
+           .uses_boards = rows.size() <= options.plan.memory.board.tokens_max};
   Placer placer(host_input.data());
   input = place_input(config, shape, options.routing != nullptr, placer);
   input_bytes = placer.used_bytes();
@@ -435,7 +441,12 @@ Status CudaDevice::Impl::at_boundary() {
     TRY_CUDA(cudaMemcpyAsync(board_tickets, &tickets, sizeof(BoardTickets), cudaMemcpyHostToDevice, stream));
     TRY_CUDA(cudaStreamSynchronize(stream));  // `tickets` goes out of scope; workers seldom come and go
   }
-  if (places.update(*residents)) {
+  // Nobody is there to take a share, or it is not the copies that the window waits for.
+  if (shape.streams_experts && boards->answers_here()) shape.uses_boards = false;
+  bool changed = places.update(*residents);
+  if (shape.streams_experts)
+    changed |= places.leave_to_boards(shape.uses_boards ? cpu_share.of(shape.rows) : 0.0, usage);
+  if (changed) {
     const std::size_t bytes = places.with_boards().size() * sizeof(uint32_t);
     // From pageable memory: the copies have read their source when the calls return.
     TRY_CUDA(cudaMemcpyAsync(places_with_boards, places.with_boards().data(), bytes, cudaMemcpyHostToDevice,
@@ -470,13 +481,13 @@ Status CudaDevice::Impl::launch(bool marked) {
 
 Status CudaDevice::Impl::run(bool marked) {
   say("launching the window");
-  if (!shape.streams_experts) tender->begin();
+  if (shape.uses_boards) tender->begin();
   Status status = launch(marked);
   if (status.ok()) {
     say("the window runs, or waits for expert workers");
     status = await();
   }
-  if (!shape.streams_experts) count(counters.fallbacks, tender->end());
+  if (shape.uses_boards) count(counters.fallbacks, tender->end());
   return status;
 }
 
@@ -524,20 +535,23 @@ Status CudaDevice::Impl::choose(std::span<const DeviceRow> rows, std::vector<Row
 
 void CudaDevice::Impl::count_uses(std::span<const DeviceRow> rows) {
   const uint32_t used = config.experts_used;
-  uint64_t hits = 0, misses = 0, prompt_rows = 0;
+  uint64_t hits = 0, copies = 0, misses = 0, prompt_rows = 0;
   for (const DeviceRow& row : rows) prompt_rows += row.is_prompt ? 1 : 0;
   const uint16_t* id = host_ids.data();
   for (uint32_t layer = 0; layer < config.layers; ++layer) {
-    const uint32_t* layer_places = places.with_boards().data() + std::size_t{layer} * places.experts_max();
+    const auto& tables = shape.streams_experts ? places.with_copies() : places.with_boards();
+    const uint32_t* layer_places = tables.data() + std::size_t{layer} * places.experts_max();
     for (const DeviceRow& row : rows) {
       for (uint32_t k = 0; k < used; ++k, ++id) {
-        ++(layer_places[*id] == kMissing ? misses : hits);
+        const uint32_t place = layer_places[*id];
+        ++(place == kMissing ? misses : place >= kStreamed ? copies : hits);
         count(row.is_prompt ? usage.prefill(layer, *id) : usage.decode(layer, *id), 1);
       }
     }
   }
   count(counters.hits, hits);
-  count(shape.streams_experts ? counters.copies : counters.misses, misses);
+  count(counters.copies, copies);
+  count(counters.misses, misses);
   shm::UsageHeader& header = usage.header();
   count(header.prefill_tokens, prompt_rows);
   count(header.decode_tokens, rows.size() - prompt_rows);
@@ -550,9 +564,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::create(const CudaDeviceOptions& 
   TRY_OK(impl->allocate());
   // Before anything of the file is registered: a copy's source must not lie half within such memory.
   TRY_OK(impl->make_forward());
-  impl->registered = RegisteredExperts(*options.weights);
-  if (const std::string& refusal = impl->registered.refusal(); !refusal.empty())
-    obs::warn("device", "experts cannot be locked in memory, long prompts are read more slowly: {}", refusal);
+  impl->registered = std::make_unique<RegisteredExperts>(*options.weights);
   return std::unique_ptr<CudaDevice>(new CudaDevice(std::move(impl)));
 }
 
@@ -602,8 +614,12 @@ Status CudaDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   check_gpu(impl.choose(rows, choices));
   impl.count_uses(rows);
   if (marked) {
-    const StageSeconds seconds = impl.marks.seconds(impl.stages_of[impl.marked_kind()]);
+    StageSeconds seconds = impl.marks.seconds(impl.stages_of[impl.marked_kind()]);
     for (std::size_t i = 0; i < kStages; ++i) impl.stages[i] += seconds[i] * (small ? kMarkEvery : 1);
+    if (impl.shape.streams_experts && impl.shape.uses_boards) {
+      impl.cpu_share.window_took(impl.shape.rows, stage(seconds, Stage::kCpuWait),
+                                 std::accumulate(seconds.begin(), seconds.end(), 0.0));
+    }
   }
   impl.say("idle");
   return {};

@@ -44,9 +44,9 @@ void ExpertStream::begin(const ExpertPlaceTables& places, cudaStream_t compute) 
   places_ = &places;
   batches_.clear();
   for (uint32_t layer = 0; layer < options_.weights->layers.size(); ++layer) {
-    const auto absent = static_cast<uint32_t>(places.absent(layer).size());
-    for (uint32_t first = 0; first < absent; first += options_.batch_experts)
-      batches_.push_back({layer, first, std::min(options_.batch_experts, absent - first)});
+    const auto count = static_cast<uint32_t>(places.copied(layer).size());
+    for (uint32_t first = 0; first < count; first += options_.batch_experts)
+      batches_.push_back({layer, first, std::min(options_.batch_experts, count - first)});
   }
   copied_ = awaited_ = released_ = 0;
   for (cudaEvent_t event : free_) cudaEventRecord(event, compute);
@@ -54,8 +54,8 @@ void ExpertStream::begin(const ExpertPlaceTables& places, cudaStream_t compute) 
 }
 
 uint32_t ExpertStream::batches(uint32_t layer) const {
-  const auto absent = static_cast<uint32_t>(places_->absent(layer).size());
-  return (absent + options_.batch_experts - 1) / options_.batch_experts;
+  const auto count = static_cast<uint32_t>(places_->copied(layer).size());
+  return (count + options_.batch_experts - 1) / options_.batch_experts;
 }
 
 void ExpertStream::copy_ahead() {
@@ -75,7 +75,7 @@ void ExpertStream::copy_ahead() {
 void ExpertStream::copy(const Batch& batch, uint32_t ring) {
   cudaStreamWaitEvent(copies_, free_[ring], 0);
   const model::LayerExperts& layer = options_.weights->layers[batch.layer].moe.experts;
-  const std::vector<uint32_t>& absent = places_->absent(batch.layer);
+  const std::vector<uint32_t>& experts = places_->copied(batch.layer);
   std::byte* slots = options_.staging + uint64_t{ring} * options_.batch_experts * options_.slot_bytes;
   struct Part {
     const model::Matrix* matrix;
@@ -87,11 +87,11 @@ void ExpertStream::copy(const Batch& batch, uint32_t ring) {
   // Neighbours in the file go in one copy.
   for (uint32_t begin = 0; begin < batch.count;) {
     uint32_t end = begin + 1;
-    while (end < batch.count && absent[batch.first + end] == absent[batch.first + end - 1] + 1) ++end;
+    while (end < batch.count && experts[batch.first + end] == experts[batch.first + end - 1] + 1) ++end;
     for (const Part& part : parts) {
       const std::size_t bytes = std::size_t{part.matrix->rows} * part.matrix->row_bytes;
       cudaMemcpy2DAsync(slots + begin * options_.slot_bytes + part.offset, options_.slot_bytes,
-                        part.matrix->data + absent[batch.first + begin] * part.expert_bytes,
+                        part.matrix->data + experts[batch.first + begin] * part.expert_bytes,
                         part.expert_bytes, bytes, end - begin, cudaMemcpyHostToDevice, copies_);
       bytes_copied_ += bytes * (end - begin);
     }

@@ -43,7 +43,7 @@ class ExpertStream {
  private:
   struct Batch {
     uint32_t layer = 0;
-    uint32_t first = 0;  // index in absent(layer)
+    uint32_t first = 0;  // index in copied(layer)
     uint32_t count = 0;
   };
   explicit ExpertStream(const ExpertStreamOptions& options);

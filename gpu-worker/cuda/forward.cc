@@ -43,6 +43,9 @@ void multiply(std::initializer_list<ProductJob> jobs, const Input& input, uint32
   if (floats_count > 0) multiply_f32(std::span(floats).first(floats_count), input.f32, rows, stream, scratch);
 }
 
+// The shared expert of so few rows is two launches.
+constexpr uint32_t kFusedSharedRowsMax = 2;
+
 // What small kernels bring into the cache for the large product behind them.
 constexpr uint64_t kPrefetchBytes = 8u << 20;
 
@@ -254,6 +257,13 @@ void Forward::Pass::attend(uint32_t layer) {
 void Forward::Pass::shared_expert(const DeviceMoe& weights) {
   const MoeBuffers& m = b.moe;
   const uint32_t width = config.shared_width;
+  if (rows() <= kFusedSharedRowsMax && weights.shared_gate.type == weights.shared_up.type &&
+      quant::is_quantized(weights.shared_gate.type) && quant::is_quantized(weights.shared_down.type)) {
+    multiply_q8_silu({weights.shared_gate, m.shared_gate, width}, weights.shared_up, b.block_input_q8, rows(),
+                     side);
+    multiply_q8_floats({weights.shared_down, m.shared, config.hidden}, {m.shared_gate, width}, rows(), side);
+    return;
+  }
   multiply({{weights.shared_gate, m.shared_gate, width}, {weights.shared_up, m.shared_up, width}},
            block_input(), rows(), side, b.side_products);
   const FloatRows gate{m.shared_gate, width};
@@ -315,7 +325,7 @@ void Forward::Pass::routed_experts(uint32_t layer, const DeviceMoe& weights) {
                  .batch = o.batch_experts},
       .lists = m.lists,
       .scratch = m.scratch,
-      .boards = shape.streams_experts ? nullptr : o.boards,
+      .boards = shape.uses_boards ? o.boards : nullptr,
       .tickets = o.tickets,
       .board_pairs = m.board_pairs,
       .activations = q8 ? shm::ActivationKind::kQ8 : shm::ActivationKind::kF32,
@@ -327,18 +337,19 @@ void Forward::Pass::routed_experts(uint32_t layer, const DeviceMoe& weights) {
   dispatch_experts(dispatch, stream);
   compute_list(weights, 0);
   marks.mark(Stage::kVramExperts, stream);
-  if (!shape.streams_experts) {
+  if (shape.streams_experts) {
+    for (uint32_t batch = 0; batch < experts->batches(layer); ++batch) {
+      experts->await_next(stream);
+      compute_list(weights, 1 + batch);
+      experts->release(stream);
+    }
+    marks.mark(Stage::kVramExperts, stream);
+  }
+  if (shape.uses_boards && marks.on()) {
     // combine() waits, too: by itself only this wait can be told from its work.
-    if (marks.on()) await_boards(answers(), stream);
+    await_boards(answers(), stream);
     marks.mark(Stage::kCpuWait, stream);
-    return;
   }
-  for (uint32_t batch = 0; batch < experts->batches(layer); ++batch) {
-    experts->await_next(stream);
-    compute_list(weights, 1 + batch);
-    experts->release(stream);
-  }
-  marks.mark(Stage::kVramExperts, stream);
 }
 
 void Forward::Pass::moe(uint32_t layer) {
@@ -353,7 +364,7 @@ void Forward::Pass::moe(uint32_t layer) {
            .weights = b.moe.weights,
            .parts = b.moe.parts,
            .remote = b.moe.remote,
-           .answers = shape.streams_experts ? AwaitArgs() : answers(),
+           .answers = shape.uses_boards ? answers() : AwaitArgs(),
            .shared = {b.moe.shared, config.hidden},
            .shared_gate = b.moe.shared_router,
            .y = b.block_output},

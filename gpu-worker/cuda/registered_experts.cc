@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpu-worker/cuda/runtime.h"
+#include "services/obs/log.h"
 #include "services/sys/cpus.h"
 
 namespace strata::gpu_worker::cuda {
@@ -43,7 +44,17 @@ std::vector<std::span<const std::byte>> page_ranges(std::vector<std::span<const 
   return spans;
 }
 
-RegisteredExperts::RegisteredExperts(const model::ModelWeights& weights) {
+RegisteredExperts::RegisteredExperts(const model::ModelWeights& weights)
+    : thread_([this, &weights] { run(weights); }) {}
+
+RegisteredExperts::~RegisteredExperts() {
+  stopping_.store(true, std::memory_order_relaxed);
+  thread_.join();
+  for (std::byte* range : ranges_) cudaHostUnregister(range);
+}
+
+void RegisteredExperts::run(const model::ModelWeights& weights) {
+  sys::name_this_thread("page-lock");
   std::vector<std::span<const std::byte>> pieces;
   for (const model::LayerWeights& layer : weights.layers) {
     const model::LayerExperts& experts = layer.moe.experts;
@@ -52,37 +63,31 @@ RegisteredExperts::RegisteredExperts(const model::ModelWeights& weights) {
     pieces.push_back(all_of(experts.down, experts.count, experts.down_expert_bytes));
   }
   const auto ranges = page_ranges(std::move(pieces));
-  uint64_t wanted = 0;
+  uint64_t wanted = 0, locked = 0;
   for (const auto& range : ranges) wanted += range.size();
   const uint64_t available = sys::available_memory_bytes();
-  if (wanted > available / 100 * kAvailablePercent) {
-    refusal_ = fmt::format("{} MiB of experts, {} MiB of memory available", wanted >> 20, available >> 20);
-    return;
-  }
+  std::string refusal;
+  if (wanted > available / 100 * kAvailablePercent)
+    refusal = fmt::format("{} MiB of experts, {} MiB of memory available", wanted >> 20, available >> 20);
   for (const auto& range : ranges) {
+    if (!refusal.empty() || stopping_.load(std::memory_order_relaxed)) break;
     // CUDA's interface takes a plain pointer; with this flag it only reads.
     auto* base = const_cast<std::byte*>(range.data());
     const cudaError_t error = cudaHostRegister(
         base, range.size(), cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterReadOnly);
     if (error != cudaSuccess) {
       cudaGetLastError();  // taken note of here
-      refusal_ = cuda_status(error, fmt::format("locking {} MiB", range.size() >> 20)).message();
+      refusal = cuda_status(error, fmt::format("locking {} MiB", range.size() >> 20)).message();
       continue;
     }
     ranges_.push_back(base);
-    bytes_ += range.size();
+    locked += range.size();
   }
-}
-
-RegisteredExperts& RegisteredExperts::operator=(RegisteredExperts&& other) noexcept {
-  std::swap(ranges_, other.ranges_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(refusal_, other.refusal_);
-  return *this;
-}
-
-RegisteredExperts::~RegisteredExperts() {
-  for (std::byte* range : ranges_) cudaHostUnregister(range);
+  if (!refusal.empty()) {
+    obs::warn("device", "experts cannot be locked in memory, long prompts are read more slowly: {}", refusal);
+  } else {
+    obs::info("device", "{} MiB of experts are locked in memory", locked >> 20);
+  }
 }
 
 }  // namespace strata::gpu_worker::cuda

@@ -41,7 +41,8 @@ uint64_t buffer_bytes(const model::ModelWeights& weights, const VramPlan& plan, 
   const WindowShape largest{.rows = plan.limits.rows,
                             .segments = plan.limits.segments,
                             .logit_rows = plan.limits.logit_rows,
-                            .streams_experts = true};
+                            .streams_experts = true,
+                            .uses_boards = true};
   return counted([&](Placer& placer) {
     place_buffers(weights, plan.limits, placer);
     place_input(weights.config, largest, forced_routing, placer);

@@ -16,8 +16,9 @@ struct WindowShape {
   uint32_t rows = 0;
   uint32_t segments = 0;
   uint32_t logit_rows = 0;
-  bool streams_experts =
-      false;  // experts that are not resident are copied to the device; else the boards get them
+  // Experts that are not resident are copied to the device, or the boards get them, or some of each.
+  bool streams_experts = false;
+  bool uses_boards = true;
 
   auto operator<=>(const WindowShape&) const = default;
 };

@@ -112,11 +112,13 @@ struct Settings : PropertySet {
   Property<uint32_t> experts_stream_tokens_min{
       this,
       "experts.stream_tokens_min",
-      "Windows of at least so many tokens copy the experts that are not resident to the device; in smaller "
-      "ones "
-      "the expert workers compute them. For the cuda device.",
-      {.unit = Unit::kTokens, .applies = Applies::kRestartGpuWorker, .example = "512"},
-      512,
+      "Windows of at least so many tokens copy experts that are not resident to the device, up to 512 tokens "
+      "as many "
+      "as are there when the expert workers have computed the others; in smaller ones the workers compute "
+      "all of "
+      "them. For the cuda device.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGpuWorker, .example = "128"},
+      128,
       {.min = 1, .max = kPrefillChunkTokensMax}};
   Property<Choice> experts_policy{this,
                                   "experts.policy",
