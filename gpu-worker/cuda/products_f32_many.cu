@@ -1,7 +1,8 @@
 // Many rows of activations: both operands are packed (products_f32_packed.h), then multiplied in tiles of 64
-// weight rows and 64 rows of activations, class of lanes after class of lanes. A thread has one lane of 8 x
-// 16 products: 128 sums in registers, and six reads of four floats from shared memory for 128 fma. Blocks
-// that would not fill the GPU share the classes among them and leave the last additions to a small kernel.
+// weight rows and 64 rows of activations, class of lanes after class of lanes. A thread has two lanes of 8 x
+// 8 products: 128 sums in registers, four reads of four floats from shared memory for 64 fma of one lane, and
+// only 48 shuffles to add lanes. Blocks that would not fill the GPU share the classes among them and leave
+// the last additions to a small kernel.
 
 #include "gpu-worker/cuda/device_limits.h"
 #include "gpu-worker/cuda/launch.h"
@@ -12,8 +13,10 @@ namespace strata::gpu_worker::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-constexpr uint32_t kRowQuads = 2, kTokenQuads = 4;  // a thread's tile, in groups of four
-constexpr uint32_t kProducts = 16;                  // of the tile, what a thread has when lanes are added
+constexpr uint32_t kRowQuads = 2, kTokenQuads = 2;  // a thread's tile, in groups of four
+constexpr uint32_t kLanes = 2;                      // of a thread: the ones 4 apart of a class
+constexpr uint32_t kThreadLanes = kClassLanes / kLanes;
+constexpr uint32_t kProducts = 16;  // of the tile, what a thread has when lanes are added
 constexpr uint32_t kStages = 3;
 constexpr uint32_t kChunkFloats = kChunkTurns * kTurnFloats;
 constexpr uint32_t kStageFloats = 2 * kChunkFloats;
@@ -40,32 +43,38 @@ struct TileArgs {
 
 // Where a thread's products are. The order in which it reads its groups of four depends on its lane, so that
 // in every step of the tree it keeps the first half of what it has and gives the second to its partner.
+// Neighbours in a warp read the same activations, every other one the same weights: only then the hardware
+// reads 32 x 16 bytes in two turns instead of four.
 struct Place {
-  uint32_t lane = lane_index() % kClassLanes, group = lane_index() / kClassLanes;
-  uint32_t row_quad = warp_index() % 4 * 4 + group % 2 * kRowQuads;
-  uint32_t token_quad = warp_index() / 4 * 8 + group / 2 * kTokenQuads;
+  uint32_t rows_of = lane_index() % 2, tokens_of = lane_index() / 2 % 2,
+           lane = lane_index() / 4 % kThreadLanes;
+  uint32_t row_quad = warp_index() % 4 * 4 + rows_of * kRowQuads;
+  uint32_t token_quad = warp_index() / 4 * 8 + (lane_index() / 16 * 2 + tokens_of) * kTokenQuads;
 
   __device__ uint32_t row_quad_of(uint32_t i) const { return row_quad + (i ^ (lane & 1)); }
   __device__ uint32_t token_quad_of(uint32_t i) const { return token_quad + (i ^ (lane >> 1)); }
 };
+static_assert(kRowQuads == 2 && kTokenQuads == 2 && kThreadLanes == 4);
 
-using Sums = float[kRowQuads][kTokenQuads][4][4];  // row of a group, token of a group
+using Sums = float[kLanes][kRowQuads][kTokenQuads][4][4];  // row of a group, token of a group
 
-// A turn's operands of a thread.
+// A turn's operands of one of a thread's lanes.
 struct Operands {
   float4 w[kRowQuads], x[kTokenQuads];
 
-  __device__ void load(const float* stage, const Place& place, uint32_t turn) {
-    const float* from = stage + turn * kTurnFloats + place.lane * 4;
+  __device__ void load(const float* stage, const Place& place, uint32_t turn, uint32_t lane) {
+    const float* from = stage + turn * kTurnFloats;
+    const uint32_t class_lane = place.lane + lane * kThreadLanes;
 #pragma unroll
     for (uint32_t i = 0; i < kRowQuads; ++i)
-      w[i] = *reinterpret_cast<const float4*>(from + place.row_quad_of(i) * kClassLanes * 4);
+      w[i] = *reinterpret_cast<const float4*>(from + packed_place(place.row_quad_of(i), class_lane));
 #pragma unroll
     for (uint32_t i = 0; i < kTokenQuads; ++i) {
-      x[i] = *reinterpret_cast<const float4*>(from + kChunkFloats + place.token_quad_of(i) * kClassLanes * 4);
+      x[i] = *reinterpret_cast<const float4*>(from + kChunkFloats +
+                                              packed_place(place.token_quad_of(i), class_lane));
     }
   }
-  __device__ void add_products(Sums& sums) const {
+  __device__ void add_products(float (&sums)[kRowQuads][kTokenQuads][4][4]) const {
 #pragma unroll
     for (uint32_t t = 0; t < kTokenQuads; ++t) {
 #pragma unroll
@@ -90,11 +99,11 @@ __device__ inline void add_lanes(const Sums& sums, float (&total)[kProducts]) {
       float one[kRowQuads];
 #pragma unroll
       for (uint32_t r = 0; r < kRowQuads; ++r) {
-        const float a = sums[r][0][i][j] + __shfl_xor_sync(kAllLanes, sums[r][2][i][j], 4);
-        const float b = sums[r][1][i][j] + __shfl_xor_sync(kAllLanes, sums[r][3][i][j], 4);
-        one[r] = a + __shfl_xor_sync(kAllLanes, b, 2);
+        const float a = sums[0][r][0][i][j] + sums[1][r][0][i][j];
+        const float b = sums[0][r][1][i][j] + sums[1][r][1][i][j];
+        one[r] = a + __shfl_xor_sync(kAllLanes, b, 8);
       }
-      total[4 * j + i] = one[0] + __shfl_xor_sync(kAllLanes, one[1], 1);
+      total[4 * j + i] = one[0] + __shfl_xor_sync(kAllLanes, one[1], 4);
     }
   }
 }
@@ -220,13 +229,14 @@ __global__ void __launch_bounds__(kThreads) tile_kernel(FloatJobs jobs, TileArgs
       const float* from = stages + stage * kStageFloats;
       stage = stage + 1 == kStages ? 0 : stage + 1;
       Operands operands[2];
-      if (wanted) operands[0].load(from, place, 0);
+      if (wanted) operands[0].load(from, place, 0, 0);
       fetcher.next();
       if (!wanted) continue;  // the whole warp
 #pragma unroll
-      for (uint32_t turn = 0; turn < kChunkTurns; ++turn) {
-        if (turn + 1 < kChunkTurns) operands[(turn + 1) % 2].load(from, place, turn + 1);
-        operands[turn % 2].add_products(sums);
+      for (uint32_t step = 0; step < kChunkTurns * kLanes; ++step) {
+        const uint32_t next = step + 1;
+        if (next < kChunkTurns * kLanes) operands[next % 2].load(from, place, next / kLanes, next % kLanes);
+        operands[step % 2].add_products(sums[step % kLanes]);
       }
     }
     if (!wanted) continue;

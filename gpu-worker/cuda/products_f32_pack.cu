@@ -45,11 +45,11 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t turn = column / kTurnColumns, lane = column % kTurnColumns;
   float* place = to + blockIdx.x / 2 * packed_tile_floats(matrix.cols) +
                  class_of(lane % kClasses) * packed_class_floats(matrix.cols) + turn * kTurnFloats +
-                 lane / kClasses * 4 + blockIdx.x % 2 * kRows * kClassLanes;
+                 blockIdx.x % 2 * kRows * kClassLanes;
 #pragma unroll
   for (uint32_t r = 0; r < kRows; r += 4) {
-    *reinterpret_cast<float4*>(place + r * kClassLanes) = {value(r), value(r + 1), value(r + 2),
-                                                           value(r + 3)};
+    *reinterpret_cast<float4*>(place + packed_place(r / 4, lane / kClasses)) = {value(r), value(r + 1),
+                                                                                value(r + 2), value(r + 3)};
   }
 }
 

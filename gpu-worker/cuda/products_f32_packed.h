@@ -28,8 +28,8 @@ inline constexpr uint32_t kTurnFloats = kTileRows * kClassLanes;  // of one clas
 inline constexpr uint32_t kChunkTurns = 5;
 inline constexpr uint32_t kChunkColumns = kChunkTurns * kTurnColumns;
 
-// Packed: (tiles, class in the order of class_of, turn, rows / 4, class lanes, 4 rows). Turns are filled up
-// to whole chunks, rows to whole tiles.
+// Packed: (tiles, class in the order of class_of, turn, rows / 4, class lanes, 4 rows), the class lanes as
+// packed_place says. Turns are filled up to whole chunks, rows to whole tiles.
 __host__ __device__ constexpr uint32_t packed_tiles(uint32_t rows) {
   return (rows + kTileRows - 1) / kTileRows;
 }
@@ -47,6 +47,12 @@ __host__ __device__ constexpr uint64_t packed_tile_floats(uint32_t cols) {
 // does it.
 __host__ __device__ constexpr uint32_t class_of(uint32_t i) { return i % 2 * 4 + i / 2 % 2 * 2 + i / 4; }
 static_assert(class_of(1) == 4 && class_of(2) == 2 && class_of(6) == 3 && class_of(class_of(3)) == 3);
+
+// Where four rows of a lane begin within a turn. Every other pair of fours has its class lanes the other way
+// round, so that four lanes of both pairs together meet all banks of shared memory.
+__host__ __device__ constexpr uint32_t packed_place(uint32_t row_quad, uint32_t class_lane) {
+  return (row_quad * kClassLanes + (class_lane ^ row_quad % 4 / 2 * (kClassLanes / 2))) * 4;
+}
 
 // Matrices to be packed behind each other; tiles are counted over all of them.
 struct PackJob {
