@@ -27,20 +27,45 @@ __global__ void quantize_kernel(QuantizeArgs args) {
   quantize_block(value, args.out.data + row * args.out.stride, args.cols, block);
 }
 
+__device__ inline void load_values(const float* from, float (&to)[1]) { to[0] = *from; }
+__device__ inline void load_values(const float* from, float (&to)[4]) {
+  const float4 values = *reinterpret_cast<const float4*>(from);
+  to[0] = values.x, to[1] = values.y, to[2] = values.z, to[3] = values.w;
+}
+
+__device__ inline void store_values(float* to, const float (&values)[1]) { *to = values[0]; }
+__device__ inline void store_values(float* to, const float (&values)[4]) {
+  *reinterpret_cast<float4*>(to) = {values[0], values[1], values[2], values[3]};
+}
+
+// A warp for kValues blocks of 32 values: threads have kValues neighbouring ones.
+template <int kValues>
 __global__ void silu_multiply_kernel(SiluMultiplyArgs args) {
+  constexpr uint32_t kLanes = kWarp / kValues;  // of a block
   const uint32_t blocks = (args.cols + kWarp - 1) / kWarp;
   const uint32_t rows = args.row_count != nullptr ? *args.row_count : args.rows;
-  for (uint32_t index = blockIdx.x * kWarps + warp_index(); index < rows * blocks;
-       index += gridDim.x * kWarps) {
-    const uint32_t row = index / blocks, block = index - row * blocks, column = block * kWarp + lane_index();
-    float h = 0.0f;
-    if (column < args.cols) {
-      const float gate = args.gate.data[row * args.gate.stride + column];
-      h = silu_value(gate) * args.up.data[row * args.up.stride + column];
-      if (args.out.data != nullptr) args.out.data[row * args.out.stride + column] = h;
+  for (uint32_t first = (blockIdx.x * kWarps + warp_index()) * kValues; first < rows * blocks;
+       first += gridDim.x * kWarps * kValues) {
+    const uint32_t index = first + lane_index() / kLanes, row = index / blocks, block = index - row * blocks;
+    const uint32_t column = block * kWarp + lane_index() % kLanes * kValues;
+    float h[kValues] = {};
+    if (row < rows && column < args.cols) {
+      float gate[kValues], up[kValues];
+      load_values(args.gate.data + row * args.gate.stride + column, gate);
+      load_values(args.up.data + row * args.up.stride + column, up);
+#pragma unroll
+      for (int i = 0; i < kValues; ++i) h[i] = silu_value(gate[i]) * up[i];
+      if (args.out.data != nullptr) store_values(args.out.data + row * args.out.stride + column, h);
     }
-    if (args.q8.data != nullptr) quantize_block(h, args.q8.data + row * args.q8.stride, args.cols, block);
+    if (args.q8.data != nullptr) {
+      std::byte* to = row < rows ? args.q8.data + row * args.q8.stride : nullptr;
+      quantize_block<kValues>(h, to, args.cols, block);
+    }
   }
+}
+
+bool in_fours(FloatRows rows) {
+  return rows.stride % 4 == 0 && reinterpret_cast<uintptr_t>(rows.data) % sizeof(float4) == 0;
 }
 
 }  // namespace
@@ -55,10 +80,17 @@ void silu_multiply(const SiluMultiplyArgs& args, cudaStream_t stream) {
   CHECK(args.q8.data == nullptr || (args.cols % kWarp == 0 && args.q8.cols == args.cols),
         "{} columns into {}", args.cols, args.q8.cols);
   if (args.rows == 0 || args.cols == 0) return;
-  LaunchShape shape = shape_of(args.rows, (args.cols + kWarp - 1) / kWarp);
+  const uint32_t blocks = (args.cols + kWarp - 1) / kWarp;
   // Often there are far fewer rows than there may be.
+  LaunchShape shape = shape_of(args.rows, blocks);
   shape.grid.x = std::min(shape.grid.x, kSiluBlocksMax);
-  launch(silu_multiply_kernel, shape, stream, args);
+  // Where every warp has several blocks to do anyway it does four at once.
+  const bool many = uint64_t{args.rows} * blocks >= uint64_t{4} * kWarps * kSiluBlocksMax;
+  if (many && args.cols % 4 == 0 && in_fours(args.gate) && in_fours(args.up) && in_fours(args.out)) {
+    launch(silu_multiply_kernel<4>, shape, stream, args);
+  } else {
+    launch(silu_multiply_kernel<1>, shape, stream, args);
+  }
 }
 
 }  // namespace strata::gpu_worker::cuda

@@ -101,6 +101,13 @@ TEST(SiluMultiply, AllForms) {
   expect_silu_multiplied({.rows = 5, .cols = 7, .in_place = true, .q8 = false}, nullptr);
 }
 
+TEST(SiluMultiply, ManyRowsFourBlocksAWarp) {
+  const uint32_t rows = 32770, some = 32767;
+  expect_silu_multiplied({.rows = rows, .cols = 32, .floats = false}, nullptr);
+  expect_silu_multiplied({.rows = rows, .cols = 32}, &some);
+  expect_silu_multiplied({.rows = rows, .cols = 28, .in_place = true, .q8 = false}, &some);
+}
+
 TEST(SiluMultiply, OnlyTheRowsThatExist) {
   for (const uint32_t rows : {0u, 1u, 4u, 6u}) {
     expect_silu_multiplied({.rows = 6, .cols = 64}, &rows);

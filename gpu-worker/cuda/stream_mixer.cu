@@ -12,7 +12,8 @@ namespace strata::gpu_worker::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-constexpr uint32_t kAtOnce = 5;  // values of a thread that are under way together: 2560 are two turns
+constexpr uint32_t kMixThreads = 128;  // times 4 columns: a fifth of a row of the real model
+constexpr uint32_t kAtOnce = 5;        // values of a thread that are under way together: 2560 are two turns
 
 // Block (C, rows): one stream of one row. Adds what is pending, if anything, and leaves the stream's RMS norm
 // in `normed` (nullptr: not wanted). The sum takes one warp; it reads the values from shared memory.
@@ -55,14 +56,39 @@ __global__ void __launch_bounds__(kThreads)
     normed_rows[at + j] = normed(values[j], scale, g[j]);
 }
 
-// Block (columns / kThreads, rows): a[j] from the masks (rows, C*H) before their sigmoid.
-__global__ void __launch_bounds__(kThreads)
+template <int kValues>
+__device__ inline MixValues<kValues> values_at(const float* from) {
+  if constexpr (kValues == 4) {
+    const float4 v = *reinterpret_cast<const float4*>(from);
+    return {{v.x, v.y, v.z, v.w}};
+  } else {
+    return {{*from}};
+  }
+}
+
+// Block (columns / kMixThreads / kValues, rows): a[j] from the masks (rows, C*H) before their sigmoid.
+template <int kValues>
+__global__ void __launch_bounds__(kMixThreads)
     mix_kernel(MixArgs args, const float* masks, const float* normed) {
-  const uint32_t j = blockIdx.x * kThreads + threadIdx.x;
-  const uint64_t row = blockIdx.y, first = row * args.streams * args.hidden + min(j, args.hidden - 1);
-  mix_column(
-      args, row, j, [&](uint32_t c) { return masks[first + uint64_t{c} * args.hidden]; },
-      [&](uint32_t c) { return normed[first + uint64_t{c} * args.hidden]; });
+  const uint32_t j = (blockIdx.x * kMixThreads + threadIdx.x) * kValues;
+  const uint64_t row = blockIdx.y, first = row * args.streams * args.hidden + j;
+  mix_columns<kValues>(
+      args, row, j, [&](uint32_t c) { return values_at<kValues>(masks + first + uint64_t{c} * args.hidden); },
+      [&](uint32_t c) { return values_at<kValues>(normed + first + uint64_t{c} * args.hidden); });
+}
+
+void mix_streams(const MixArgs& args, const StreamScratch& scratch, uint32_t rows, cudaStream_t stream) {
+  const auto in_fours = [](const float* p) { return reinterpret_cast<uintptr_t>(p) % sizeof(float4) == 0; };
+  const auto with = [&](auto kernel, uint32_t values) {
+    const uint32_t columns = kMixThreads * values;
+    launch(kernel, {.grid = dim3((args.hidden + columns - 1) / columns, rows), .block = kMixThreads}, stream,
+           args, static_cast<const float*>(scratch.mask), static_cast<const float*>(scratch.normed));
+  };
+  if (args.hidden % 4 == 0 && in_fours(scratch.mask) && in_fours(scratch.normed) && in_fours(args.out)) {
+    with(mix_kernel<4>, 4);
+  } else {
+    with(mix_kernel<1>, 1);
+  }
 }
 
 // The first half in two launches, for any shape: low, inject and the normed streams.
@@ -124,9 +150,7 @@ void read_streams(const StreamReadArgs& args, cudaStream_t stream) {
   add_norm_and_down(args, stream);
   const ProductJob product = {.matrix = mixer.up, .out = args.scratch.mask, .out_stride = wide};
   multiply_f32(std::span(&product, 1), {args.scratch.low, rank}, args.rows, stream, args.scratch.products);
-  launch(mix_kernel, {.grid = dim3((mixer.hidden + kThreads - 1) / kThreads, args.rows), .block = kThreads},
-         stream, mix, static_cast<const float*>(args.scratch.mask),
-         static_cast<const float*>(args.scratch.normed));
+  mix_streams(mix, args.scratch, args.rows, stream);
 }
 
 namespace {
