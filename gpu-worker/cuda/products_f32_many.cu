@@ -18,6 +18,8 @@ constexpr uint32_t kLanes = 2;                      // of a thread: the ones 4 a
 constexpr uint32_t kThreadLanes = kClassLanes / kLanes;
 constexpr uint32_t kProducts = 16;  // of the tile, what a thread has when lanes are added
 constexpr uint32_t kStages = 3;
+// With work for more blocks than that on each multiprocessor, blocks have several tiles.
+constexpr uint32_t kWaves = 24;
 constexpr uint32_t kChunkFloats = kChunkTurns * kTurnFloats;
 constexpr uint32_t kStageFloats = 2 * kChunkFloats;
 constexpr uint32_t kSavedFloats = kThreads * kProducts;
@@ -35,6 +37,7 @@ struct TileArgs {
   const float* activations = nullptr;
   uint32_t first_tile = 0;                    // of all jobs' weights
   uint32_t first_token = 0, token_count = 0;  // of x; tiles begin at first_token
+  uint32_t token_tiles = 0, block_tiles = 1;  // of the launch, and that a block has after each other
   uint32_t chunks = 0;                        // of a class
   uint64_t class_floats = 0;
   uint32_t classes = kClasses;  // of a block
@@ -125,13 +128,14 @@ __device__ inline void store4(const FloatJobs& jobs, const FloatJob& job, uint64
 }
 
 __device__ inline void store(const FloatJobs& jobs, const FloatJob& job, const TileArgs& args,
-                             const Place& place, const float (&total)[kProducts]) {
+                             const Place& place, uint32_t token_tile, const float (&total)[kProducts]) {
   const uint32_t in_tile = 4 * place.row_quad_of(0), in_tokens = 4 * place.token_quad_of(0);
 #pragma unroll
   for (uint32_t t = 0; t < 4; ++t) {
-    const uint32_t token = blockIdx.y * kTileRows + in_tokens + t;
+    const uint32_t token = token_tile * kTileRows + in_tokens + t;
     if (args.classes < kClasses) {
-      const uint64_t at = (uint64_t{blockIdx.z} * gridDim.y * kTileRows + token) * gridDim.x + blockIdx.x;
+      const uint64_t at =
+          (uint64_t{blockIdx.z} * args.token_tiles * kTileRows + token) * gridDim.x + blockIdx.x;
       *reinterpret_cast<float4*>(args.parts + at * kTileRows + in_tile) = {
           total[4 * t], total[4 * t + 1], total[4 * t + 2], total[4 * t + 3]};
     } else if (token < args.token_count) {
@@ -172,24 +176,31 @@ __device__ inline void add_classes(uint32_t i, uint32_t classes, float* saved, f
     of_level(level, t) = {total[4 * t], total[4 * t + 1], total[4 * t + 2], total[4 * t + 3]};
 }
 
-// The chunks of a block on their way into shared memory: first all turns of one class, then the next.
+// The chunks of a block on their way into shared memory: first all turns of one class, then the next, then
+// the same weights with the next tile of activations.
 struct Fetcher {
   const float *weights, *middle, *activations;  // where this thread's next copies begin
   float* stages;
-  uint32_t stage = 0, left;  // the next one to be filled; chunks to come
+  uint64_t tile_floats;
+  uint32_t of_tile;                      // chunks
+  uint32_t stage = 0, left, left_tiles;  // the next one to be filled; chunks to come of this tile, and tiles
 
-  __device__ Fetcher(const TileArgs& args, float* stages_in)
-      : stages(stages_in + 4 * threadIdx.x), left(args.classes * args.chunks) {
+  __device__ Fetcher(const TileArgs& args, uint32_t tiles, float* stages_in)
+      : stages(stages_in + 4 * threadIdx.x),
+        tile_floats(kClasses * args.class_floats),
+        of_tile(args.classes * args.chunks),
+        left(of_tile),
+        left_tiles(tiles) {
     static_assert(kChunkFloats == 10 * kThreads && kStageFloats == 5 * 4 * kThreads);
-    const uint64_t tile_floats = kClasses * args.class_floats,
-                   first = blockIdx.z * args.classes * args.class_floats + 4 * threadIdx.x;
+    const uint64_t first = blockIdx.z * args.classes * args.class_floats + 4 * threadIdx.x;
     weights = args.weights + blockIdx.x * tile_floats + first;
-    activations = args.activations + blockIdx.y * tile_floats + first + 2 * kThreads;
-    middle = threadIdx.x < kThreads / 2 ? weights + 8 * kThreads : activations - 4 * kThreads;
+    activations = args.activations + blockIdx.y * args.block_tiles * tile_floats + first + 2 * kThreads;
+    middle = takes_weights() ? weights + 8 * kThreads : activations - 4 * kThreads;
   }
+  __device__ static bool takes_weights() { return threadIdx.x < kThreads / 2; }
   // Always commits, so that the count of commits tells which chunk has arrived.
   __device__ void next() {
-    if (left > 0) {
+    if (left_tiles > 0) {
       float* to = stages + stage * kStageFloats;
       copy16_async(to, weights);
       copy16_async(to + 4 * kThreads, weights + 4 * kThreads);
@@ -200,50 +211,76 @@ struct Fetcher {
       middle += kChunkFloats;
       activations += kChunkFloats;
       stage = stage + 1 == kStages ? 0 : stage + 1;
-      --left;
+      if (--left == 0) next_tile();
     }
     copies_commit();
   }
+  __device__ void next_tile() {
+    const uint64_t passed = uint64_t{of_tile} * kChunkFloats;
+    weights -= passed;
+    activations += tile_floats - passed;
+    if (takes_weights()) {
+      middle -= passed;
+    } else {
+      middle += tile_floats - passed;
+    }
+    left = of_tile;
+    --left_tiles;
+  }
 };
 
-// Block (weight tiles, token tiles, groups of classes).
+// Block (weight tiles, token tiles / block_tiles, groups of classes). The barrier between two chunks stands
+// before the last products of the first one: these give the first operands of the second one time to arrive,
+// and warps need not add their lanes all at once.
 __global__ void __launch_bounds__(kThreads) tile_kernel(FloatJobs jobs, TileArgs args) {
+  constexpr uint32_t kSteps = kChunkTurns * kLanes;
+  static_assert(kSteps % 2 == 0, "the first operands of every chunk have the same place");
   float* stages = dynamic_shared<float>();
   float* saved = stages + kStages * kStageFloats;
   const FloatJob& job = jobs.of_block(args.first_tile + blockIdx.x);
-  Fetcher fetcher(args, stages);
-  for (uint32_t i = 0; i + 1 < kStages; ++i) fetcher.next();
+  const uint32_t first_tile = blockIdx.y * args.block_tiles,
+                 end_tile = min(first_tile + args.block_tiles, args.token_tiles);
+  Fetcher fetcher(args, end_tile - first_tile, stages);
+  for (uint32_t i = 0; i < kStages; ++i) fetcher.next();
 
   const Place place;
-  // Warps whose products do not exist only help to fetch.
   const uint32_t row = (args.first_tile + blockIdx.x - job.first_block) * kTileRows + warp_index() % 4 * 16;
-  const uint32_t token = blockIdx.y * kTileRows + warp_index() / 4 * 32;
-  const bool wanted = row < job.product.matrix.rows && token < args.token_count;
   float waiting[kProducts] = {};
+  Operands operands[2];
   uint32_t stage = 0;
-  for (uint32_t i = 0; i < args.classes; ++i) {
-    Sums sums = {};
-    for (uint32_t chunk = 0; chunk < args.chunks; ++chunk) {
-      copies_wait<kStages - 2>();
-      __syncthreads();
-      const float* from = stages + stage * kStageFloats;
-      stage = stage + 1 == kStages ? 0 : stage + 1;
-      Operands operands[2];
-      if (wanted) operands[0].load(from, place, 0, 0);
-      fetcher.next();
-      if (!wanted) continue;  // the whole warp
+  copies_wait<kStages - 1>();
+  __syncthreads();
+  operands[0].load(stages, place, 0, 0);
+  for (uint32_t tile = first_tile; tile < end_tile; ++tile) {
+    // Warps whose products do not exist only help to fetch.
+    const bool wanted =
+        row < job.product.matrix.rows && tile * kTileRows + warp_index() / 4 * 32 < args.token_count;
+    for (uint32_t i = 0; i < args.classes; ++i) {
+      Sums sums = {};
+      for (uint32_t chunk = 0; chunk < args.chunks; ++chunk) {
+        if (wanted) {
+          const float* from = stages + stage * kStageFloats;
 #pragma unroll
-      for (uint32_t step = 0; step < kChunkTurns * kLanes; ++step) {
-        const uint32_t next = step + 1;
-        if (next < kChunkTurns * kLanes) operands[next % 2].load(from, place, next / kLanes, next % kLanes);
-        operands[step % 2].add_products(sums[step % kLanes]);
+          for (uint32_t step = 0; step + 1 < kSteps; ++step) {
+            const uint32_t next = step + 1;
+            operands[next % 2].load(from, place, next / kLanes, next % kLanes);
+            operands[step % 2].add_products(sums[step % kLanes]);
+          }
+        }
+        copies_wait<kStages - 2>();
+        __syncthreads();
+        stage = stage + 1 == kStages ? 0 : stage + 1;
+        // Behind the last chunk this reads what nobody uses.
+        operands[0].load(stages + stage * kStageFloats, place, 0, 0);
+        fetcher.next();
+        if (wanted) operands[1].add_products(sums[kLanes - 1]);
       }
+      if (!wanted) continue;
+      float total[kProducts];
+      add_lanes(sums, total);
+      add_classes(i, args.classes, saved, waiting, total);
+      if (i + 1 == args.classes) store(jobs, job, args, place, tile, total);
     }
-    if (!wanted) continue;
-    float total[kProducts];
-    add_lanes(sums, total);
-    add_classes(i, args.classes, saved, waiting, total);
-    if (i + 1 == args.classes) store(jobs, job, args, place, total);
   }
 }
 
@@ -335,6 +372,8 @@ bool multiply_f32_many(FloatJobs jobs, FloatRows x, uint32_t rows, FloatScratch 
                    .first_tile = 0,
                    .first_token = 0,
                    .token_count = 0,
+                   .token_tiles = 0,
+                   .block_tiles = 1,
                    .chunks = packed_chunks(cols),
                    .class_floats = packed_class_floats(cols),
                    .classes = plan.classes,
@@ -344,12 +383,15 @@ bool multiply_f32_many(FloatJobs jobs, FloatRows x, uint32_t rows, FloatScratch 
     pack(activations, PackAs::kActivations, t, ts, packed_x, stream);
     args.first_token = t * kTileRows;
     args.token_count = std::min(ts * kTileRows, rows - args.first_token);
+    args.token_tiles = ts;
     for (uint32_t w = 0; w < tiles; w += plan.weight_tiles) {
       const uint32_t ws = std::min(plan.weight_tiles, tiles - w);
       if (t == 0 || plan.weight_tiles < tiles) pack(weights, PackAs::kWeights, w, ws, packed_weights, stream);
       args.first_tile = w;
+      args.block_tiles =
+          std::clamp(ws * ts * (kClasses / plan.classes) / (kWaves * multiprocessors()), 1u, ts);
       launch(tile_kernel,
-             {.grid = dim3(ws, ts, kClasses / plan.classes),
+             {.grid = dim3(ws, (ts + args.block_tiles - 1) / args.block_tiles, kClasses / plan.classes),
               .block = kThreads,
               .shared_bytes = shared_bytes(plan.classes)},
              stream, jobs, args);

@@ -4,6 +4,7 @@
 #include "gpu-worker/cuda/products_f32.h"
 
 #include "gpu-worker/cuda/dense_test_support.h"
+#include "gpu-worker/cuda/device_limits.h"
 
 namespace strata::gpu_worker::cuda {
 namespace {
@@ -107,6 +108,13 @@ TEST(ProductsF32, AnyCountOfTiles) {
   expect_products({.types = {TensorType::kQ8_0}, .rows = {640}, .cols = 672, .tokens = 30});
   expect_products(
       {.types = {TensorType::kQ8_0, TensorType::kF32}, .rows = {70, 4}, .cols = 2560, .tokens = 68});
+}
+
+// So many that a block has several tiles of activations after each other, the last one fewer and not full.
+TEST(ProductsF32, ManyTiles) {
+  const uint32_t token_tiles = 6 * multiprocessors() + 1;
+  expect_products(
+      {.types = {TensorType::kF32}, .rows = {8 * 64 - 5}, .cols = 36, .tokens = token_tiles * 64 - 40});
 }
 
 // The operands fit into the scratch memory in pieces only, down to one tile of each, or not at all.
