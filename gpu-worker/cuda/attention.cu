@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gpu-worker/cuda/attention_scores.cuh"
+#include "gpu-worker/cuda/attention_scores_many.cuh"
 #include "gpu-worker/cuda/attention_values_long.cuh"
 #include "gpu-worker/cuda/attention_values_short.cuh"
 #include "gpu-worker/cuda/launch.h"
@@ -27,7 +28,7 @@ ScoreTile tile_for(const AttentionArgs& args) {
   // One row: about a tile for each of an H200's 132 processors and kv heads. Many rows: fewer copies of the
   // queries.
   const uint32_t rows = args.window.row_count;
-  tile.tile_tokens = rows <= 2 ? kScoreTileMin : rows <= kShortRowsMax ? 64 : 256;
+  tile.tile_tokens = rows <= 2 ? kScoreTileMin : rows <= kShortRowsMax ? 64 : rows <= 64 ? 128 : 256;
   return tile;
 }
 
@@ -46,6 +47,19 @@ void scores(const AttentionArgs& args, const ScoreTile& tile, cudaStream_t strea
           .block = dim3(std::min(items, kScoreWarpsMax) * kWarp),
           .shared_bytes = std::size_t{heads} * shape.head_dim * sizeof(float) + staged_bytes},
          stream, args, tile, aligned);
+}
+
+template <KvFormat kFormat, uint32_t kLaneValues>
+void scores_many(const AttentionArgs& args, const ScoreTile& tile, cudaStream_t stream) {
+  const AttentionShape& shape = args.shape;
+  const uint32_t group = shape.heads / shape.kv_heads,
+                 quads = pieces(std::min(group, kManyHeads), kManyQueries);
+  launch(attention_scores_many_kernel<kFormat, kLaneValues>,
+         {.grid = dim3(pieces(shape.attended_max(args.cache.capacity), tile.tile_tokens),
+                       shape.kv_heads * pieces(group, kManyHeads), tile.row_count),
+          .block = dim3(quads * kWarp),
+          .shared_bytes = many_shared_bytes<kFormat>(shape.head_dim, quads)},
+         stream, args, tile);
 }
 
 template <KvFormat kFormat, uint32_t kHeads, uint32_t kDims>
@@ -85,8 +99,12 @@ void attend(const AttentionArgs& args, cudaStream_t stream) {
   for (uint32_t first = 0; first < rows; first += rows_at_once) {
     tile.first_row = first;
     tile.row_count = std::min(rows_at_once, rows - first);
-    if (tile.tile_tokens == kScoreTileMin && args.shape.head_dim % 16 == 0 &&
-        args.shape.head_dim <= kStagedDimMax) {
+    const uint32_t dim = args.shape.head_dim;
+    if (rows > kShortRowsMax && dim == 256) {
+      scores_many<kFormat, 4>(args, tile, stream);
+    } else if (rows > kShortRowsMax && dim == 64) {
+      scores_many<kFormat, 1>(args, tile, stream);
+    } else if (tile.tile_tokens == kScoreTileMin && dim % 16 == 0 && dim <= kStagedDimMax) {
       scores<kFormat, true>(args, tile, stream);
     } else {
       scores<kFormat, false>(args, tile, stream);

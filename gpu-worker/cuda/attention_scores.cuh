@@ -1,6 +1,7 @@
 #pragma once
 // First launch of attention.cu: s(t) = dot_f32(query, key of t) * (1/sqrt(d)) for all heads and attended
-// tokens, and maxima of them.
+// tokens, and maxima of them. For windows of few rows, and for heads that attention_scores_many.cuh does not
+// know.
 
 #include "gpu-worker/cuda/attention_parts.cuh"
 #include "gpu-worker/cuda/dot_tile.cuh"

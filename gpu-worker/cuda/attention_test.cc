@@ -1,6 +1,6 @@
 // An attention layer on the device against model::SparseAttention: cache, chosen blocks and output, bit for
 // bit, over windows that cut two sequences in different ways. Windows of at most 16 rows take the kernels for
-// few rows.
+// few rows; in longer ones heads of 64 and 256 values have their own scores' kernel.
 #include "gpu-worker/cuda/attention_test_support.h"
 
 namespace strata::gpu_worker::cuda::tests {
@@ -39,6 +39,18 @@ TEST_P(AttentionFormatTest, ManyTokensAreAttended) {
                            GetParam(), {{128, 0}, {128, 0}, {70, 0}, {1, 3}, {20, 20}, {4, 1}});
 }
 
+// The size of real heads, five to a key: a warp of threads has one of them and three that do not exist.
+TEST_P(AttentionFormatTest, HeadsOf256) {
+  expect_same_over_windows({.heads = 5,
+                            .kv_heads = 1,
+                            .head_dim = 256,
+                            .indexer_dim = 32,
+                            .top_k_tokens = 48,
+                            .rope_dims = 32,
+                            .capacity = 200},
+                           GetParam(), {{60, 17}, {1, 1}, {65, 0}, {20, 33}});
+}
+
 TEST_P(AttentionFormatTest, WithoutAnIndexerEverythingIsAttended) {
   expect_same_over_windows({.heads = 4, .kv_heads = 4, .block_tokens = 0}, GetParam(), kWindows);
 }
@@ -63,6 +75,8 @@ TEST(AttentionTest, HeadsThatAreNoMultipleOf16) {
 
 // More heads to a key than one block of threads takes.
 TEST(AttentionTest, ThirteenHeadsShareAKey) {
+  expect_same_over_windows({.heads = 13, .kv_heads = 1, .head_dim = 64}, KvFormat::kF32,
+                           {{5, 0}, {40, 18}, {0, 1}});
   expect_same_over_windows({.heads = 26, .kv_heads = 2}, KvFormat::kF32, {{5, 0}, {1, 1}, {40, 0}, {0, 1}});
 }
 
