@@ -3,7 +3,7 @@
 // unit after unit. Per chunk: the copied blocks of the rows are decoded to signed bytes and scales; then each
 // warp multiplies its part, 16 rows by 8 tokens at a time, on the tensor cores (or with dot products of 4
 // bytes below sm_80): one exact integer for each row and token, which enters the chain at once. Meanwhile the
-// next chunk is copied.
+// next chunk is copied, and warps that have finished decode it while others still multiply.
 //
 // Integers become floats without a conversion, which is slow: sums start at the bits of 1.5 * 2^23, so that
 // as floats they are that much too large (|dot| < 2^22). Integer scales multiply as floats: the results are
@@ -53,10 +53,25 @@ struct TileUnit {
   static constexpr int kSums = F::kMinimum && !kBaked ? kGroups : 0;
 };
 
-// The block's shared memory. Units of rows and of tokens: [unit][row or token].
+// A decoded chunk. Units of rows and of tokens: [unit][row or token].
+template <class F, class S>
+struct TileChunk {
+  using Shape = TileUnit<F>;
+  // Units are apart by half a unit more: no bank conflicts where they are written.
+  alignas(16) uint32_t weights[S::kUnits][S::kSide * 8 + 4];
+  TilePlanes<S, Shape::kFactors> factor;
+  TilePlanes<S, Shape::kScales> scale;
+  TilePlanes<S, F::kMinimum ? 1 : 0> minimum_factor;
+  TilePlanes<S, Shape::kMinimums> minimum;
+  TilePlanes<S, Shape::kBaked ? 2 : 0, uint32_t> minimum_bytes;  // of each group, four times
+  TilePlanes<S, 1> d;
+  TilePlanes<S, Shape::kSums> sum;  // of each group of the unit
+};
+
+// The block's shared memory.
 template <class F, class S>
 struct TileMemory {
-  using Shape = TileUnit<F>;
+  static constexpr size_t kMost = 64 * 1024;  // on sm_75
   // A block may be longer than a chunk: it is copied once and decoded in parts.
   static constexpr int kRawUnits = F::kUnits > S::kUnits ? F::kUnits : S::kUnits;
   static constexpr int kRawBytes = kRawUnits / F::kUnits * F::kBlockBytes;
@@ -65,18 +80,16 @@ struct TileMemory {
   // How many chunks are copied ahead: where there is room two, as few tokens take less time than a copy.
   static constexpr int kAhead = S::kSide == 64 && kRawPitch <= 160 ? 2 : 1;
 
-  // Units of rows are apart by half a unit more, those of tokens by a whole one or two: no bank conflicts
-  // where they are written.
-  alignas(16) uint32_t weights[S::kUnits][S::kSide * 8 + 4];
-  alignas(16) uint32_t q[kAhead + 1][S::kUnits][S::kSide * 8 + kWarp / S::kUnits];
-  uint8_t raw[kAhead][S::kSide][kRawPitch];
-  TilePlanes<S, Shape::kFactors> factor;
-  TilePlanes<S, Shape::kScales> scale;
-  TilePlanes<S, F::kMinimum ? 1 : 0> minimum_factor;
-  TilePlanes<S, Shape::kMinimums> minimum;
-  TilePlanes<S, Shape::kBaked ? 2 : 0, uint32_t> minimum_bytes;  // of each group, four times
-  TilePlanes<S, 1> d;
-  TilePlanes<S, Shape::kSums> sum;  // of each group of the unit
+  struct Copied {
+    // Units are apart by a whole one or two more.
+    alignas(16) uint32_t q[kAhead + 1][S::kUnits][S::kSide * 8 + kWarp / S::kUnits];
+    uint8_t raw[kAhead][S::kSide][kRawPitch];
+  };
+  // Where there is room, warps decode the next chunk while others still multiply this one.
+  static constexpr int kDecoded = sizeof(Copied) + 2 * sizeof(TileChunk<F, S>) <= kMost ? 2 : 1;
+
+  Copied copied;
+  TileChunk<F, S> decoded[kDecoded];
 };
 
 template <class F, class S, bool kTensorCores>
@@ -101,6 +114,7 @@ class TileProduct {
 
  private:
   using Memory = TileMemory<F, S>;
+  using Chunk = TileChunk<F, S>;
   using Shape = TileUnit<F>;
   static constexpr uint32_t kAhead = Memory::kAhead;
   static constexpr int kRowTiles = S::kWarpRows / 16;
@@ -110,20 +124,33 @@ class TileProduct {
   // kFull: all tokens of the tile exist.
   template <bool kFull>
   __device__ void multiply() {
+    constexpr bool kDecodesAhead = Memory::kDecoded == 2;
     const uint32_t chunks = (tile_.units + S::kUnits - 1) / S::kUnits;
     for (uint32_t c = 0; c < kAhead; ++c) copy(c);
     load_scales(0);
+    if constexpr (kDecodesAhead) decode_copied(0);
     for (uint32_t c = 0; c < chunks; ++c) {
-      const uint32_t buffer = c % (kAhead + 1);
-      copies_wait<kAhead - 1>();
-      __syncthreads();  // the copies of all threads are there, and nobody multiplies any more
-      decode(c, buffer);
+      if constexpr (!kDecodesAhead) decode_copied(c);
       __syncthreads();
       copy(c + kAhead);
       load_scales(c + 1);
 #pragma unroll 1  // the registers of one unit are what there is
-      for (int u = 0; u < S::kUnits; ++u) multiply_unit<kFull>(u, buffer);
+      for (int u = 0; u < S::kUnits; ++u)
+        multiply_unit<kFull>(u, memory_.decoded[c % Memory::kDecoded], memory_.copied.q[c % (kAhead + 1)][u]);
+      if (kDecodesAhead && c + 1 < chunks) decode_copied(c + 1);
     }
+  }
+  // Waits for the copies of chunk c, too.
+  __device__ void decode_copied(uint32_t c) {
+    copies_wait<kAhead - 1>();
+    // Nobody multiplies with what is decoded there any more, and the copies of neighbours are there: those of
+    // blocks of weights within the warp, those of activations (for their sums) in the whole block.
+    if constexpr (Memory::kDecoded == 1 || Shape::kSums == 2) {
+      __syncthreads();
+    } else {
+      __syncwarp();
+    }
+    decode(c, memory_.decoded[c % Memory::kDecoded]);
   }
 
   __device__ uint32_t clamped_token(uint32_t token) const {
@@ -142,7 +169,7 @@ class TileProduct {
     for (int i = 0; i < 2; ++i) {
       const uint32_t line = (threadIdx.x + i * kTileThreads) % (2 * S::kUnits);
       if (first + line / 2 < tile_.units) {
-        copy16_async(&memory_.q[buffer][line / 2][8 * copied_token(i) + 4 * (line % 2)],
+        copy16_async(&memory_.copied.q[buffer][line / 2][8 * copied_token(i) + 4 * (line % 2)],
                      copied_rows_[i] + 32 * uint64_t{first} + 16 * line);
       }
     }
@@ -170,7 +197,7 @@ class TileProduct {
     const uint32_t bytes = rest < Memory::kRawBytes ? rest : uint32_t{Memory::kRawBytes};
     const uint8_t* begin = raw_begin(first_unit);
     const uint32_t before = bytes_before(begin);
-    uint8_t* to = memory_.raw[first_unit / Memory::kRawUnits % kAhead][threadIdx.x / S::kUnits];
+    uint8_t* to = memory_.copied.raw[first_unit / Memory::kRawUnits % kAhead][threadIdx.x / S::kUnits];
 #pragma unroll
     for (uint32_t first = 0; first < Memory::kRawPitch; first += 16 * S::kUnits) {
       const uint32_t at = first + 16 * (threadIdx.x % S::kUnits);
@@ -179,11 +206,11 @@ class TileProduct {
   }
 
   // One unit of a row and one of a token for each thread. Units behind the end become zeros.
-  __device__ void decode(uint32_t c, uint32_t buffer) {
+  __device__ void decode(uint32_t c, Chunk& to) {
     const uint32_t row = threadIdx.x / S::kUnits, u = threadIdx.x % S::kUnits;
     const uint32_t unit = c * S::kUnits + u, raw_unit = unit % Memory::kRawUnits;
     const uint8_t* raw =
-        memory_.raw[unit / Memory::kRawUnits % kAhead][row] + bytes_before(raw_begin(unit - raw_unit));
+        memory_.copied.raw[unit / Memory::kRawUnits % kAhead][row] + bytes_before(raw_begin(unit - raw_unit));
     WeightUnit<F> w = {};
     if (unit < tile_.units) w.load(raw + raw_unit / F::kUnits * F::kBlockBytes, raw_unit % F::kUnits);
     uint32_t bytes[8];
@@ -192,34 +219,35 @@ class TileProduct {
       bytes[i] = unit < tile_.units ? minus_bytes<F::kOffset>(w.w[i]) : 0;
       if constexpr (Shape::kBaked) bytes[i] *= static_cast<uint32_t>(w.scale[i / 4]);
     }
-    auto* lines = reinterpret_cast<uint4*>(&memory_.weights[u][8 * row]);
+    auto* lines = reinterpret_cast<uint4*>(&to.weights[u][8 * row]);
     lines[0] = make_uint4(bytes[0], bytes[1], bytes[2], bytes[3]);
     lines[1] = make_uint4(bytes[4], bytes[5], bytes[6], bytes[7]);
 #pragma unroll
-    for (int i = 0; i < Shape::kFactors; ++i) memory_.factor.at[i][u][row] = w.factor[i];
-    if constexpr (F::kMinimum) memory_.minimum_factor.at[0][u][row] = w.minimum_factor;
+    for (int i = 0; i < Shape::kFactors; ++i) to.factor.at[i][u][row] = w.factor[i];
+    if constexpr (F::kMinimum) to.minimum_factor.at[0][u][row] = w.minimum_factor;
     if constexpr (Shape::kBaked) {
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        memory_.minimum_bytes.at[i][u][row] = 0x01010101u * static_cast<uint32_t>(w.minimum[i]);
+        to.minimum_bytes.at[i][u][row] = 0x01010101u * static_cast<uint32_t>(w.minimum[i]);
     }
 #pragma unroll
     for (int i = 0; i < Shape::kGroups; ++i) {
-      if constexpr (Shape::kScales != 0) memory_.scale.at[i][u][row] = static_cast<float>(w.scale[i]);
-      if constexpr (Shape::kMinimums != 0) memory_.minimum.at[i][u][row] = static_cast<float>(w.minimum[i]);
+      if constexpr (Shape::kScales != 0) to.scale.at[i][u][row] = static_cast<float>(w.scale[i]);
+      if constexpr (Shape::kMinimums != 0) to.minimum.at[i][u][row] = static_cast<float>(w.minimum[i]);
     }
 
     const uint32_t token = threadIdx.x % S::kSide;
-    memory_.d.at[0][own_unit_][token] = d_;
-    if constexpr (Shape::kSums == 1) memory_.sum.at[0][own_unit_][token] = static_cast<float>(sum_);
+    to.d.at[0][own_unit_][token] = d_;
+    if constexpr (Shape::kSums == 1) to.sum.at[0][own_unit_][token] = static_cast<float>(sum_);
     if constexpr (Shape::kSums == 2) {
       int first = 0;
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        first = dot4(static_cast<int>(memory_.q[buffer][own_unit_][8 * token + i]), 0x01010101, first);
+        first = dot4(static_cast<int>(memory_.copied.q[c % (kAhead + 1)][own_unit_][8 * token + i]),
+                     0x01010101, first);
       const bool there = c * S::kUnits + own_unit_ < tile_.units;
-      memory_.sum.at[0][own_unit_][token] = static_cast<float>(there ? first : 0);
-      memory_.sum.at[1][own_unit_][token] = static_cast<float>(there ? sum_ - first : 0);
+      to.sum.at[0][own_unit_][token] = static_cast<float>(there ? first : 0);
+      to.sum.at[1][own_unit_][token] = static_cast<float>(there ? sum_ - first : 0);
     }
   }
 
@@ -245,28 +273,29 @@ class TileProduct {
       last = both.y;
     }
   }
-  __device__ void load_rows(int u, uint32_t row, Rows& rows) const {
+  __device__ void load_rows(const Chunk& chunk, int u, uint32_t row, Rows& rows) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint32_t r = row + lane_index() / 4 + 8 * half;
-      if constexpr (kTensorCores) load_words_of(&memory_.weights[u][8 * r], rows.a[half], rows.a[2 + half]);
+      if constexpr (kTensorCores) load_words_of(&chunk.weights[u][8 * r], rows.a[half], rows.a[2 + half]);
 #pragma unroll
-      for (int i = 0; i < Shape::kFactors; ++i) rows.factor[half][i] = memory_.factor.at[i][u][r];
-      if constexpr (F::kMinimum) rows.minimum_factor[half] = memory_.minimum_factor.at[0][u][r];
+      for (int i = 0; i < Shape::kFactors; ++i) rows.factor[half][i] = chunk.factor.at[i][u][r];
+      if constexpr (F::kMinimum) rows.minimum_factor[half] = chunk.minimum_factor.at[0][u][r];
       if constexpr (Shape::kBaked)
-        rows.minimum_bytes[half] = memory_.minimum_bytes.at[lane_index() % 4 / 2][u][r];
+        rows.minimum_bytes[half] = chunk.minimum_bytes.at[lane_index() % 4 / 2][u][r];
 #pragma unroll
       for (int i = 0; i < Shape::kGroups; ++i) {
-        if constexpr (Shape::kScales != 0) rows.scale[half][i] = memory_.scale.at[i][u][r];
-        if constexpr (Shape::kMinimums != 0) rows.minimum[half][i] = memory_.minimum.at[i][u][r];
+        if constexpr (Shape::kScales != 0) rows.scale[half][i] = chunk.scale.at[i][u][r];
+        if constexpr (Shape::kMinimums != 0) rows.minimum[half][i] = chunk.minimum.at[i][u][r];
       }
     }
   }
 
   // Products of 16 rows and 8 tokens in the layout of mma_s8_k32, as floats: dots[i][e], of each half i if
   // they are apart; minimums[e], if the sums with minimums come from the tensor cores, too.
-  __device__ void multiply_tile(const Rows& rows, const uint32_t (&b)[2], int u, int buffer, uint32_t row,
-                                uint32_t token, float (&dots)[kDots][4], float (&minimums)[4]) const {
+  __device__ void multiply_tile(const Rows& rows, const uint32_t (&b)[2], int u, const Chunk& chunk,
+                                const uint32_t* q, uint32_t row, uint32_t token, float (&dots)[kDots][4],
+                                float (&minimums)[4]) const {
     int sums[kDots][4], minimum_sums[4] = {};
     if constexpr (kTensorCores && kDots == 1) {
       mma_s8_k32(sums[0], rows.a, b, kSumBegin);
@@ -282,16 +311,15 @@ class TileProduct {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const uint32_t r = row + g + 8 * (e / 2);
-        const auto& w = reinterpret_cast<const uint32_t(&)[8]>(memory_.weights[u][8 * r]);
-        const auto& q =
-            reinterpret_cast<const uint32_t(&)[8]>(memory_.q[buffer][u][8 * (token + 2 * t + e % 2)]);
-        sums[0][e] = dot_half<0>(w, q, kSumBegin);
-        sums[kDots - 1][e] = dot_half<4>(w, q, kDots == 1 ? sums[0][e] : kSumBegin);
+        const auto& w = reinterpret_cast<const uint32_t(&)[8]>(chunk.weights[u][8 * r]);
+        const auto& x = reinterpret_cast<const uint32_t(&)[8]>(q[8 * (token + 2 * t + e % 2)]);
+        sums[0][e] = dot_half<0>(w, x, kSumBegin);
+        sums[kDots - 1][e] = dot_half<4>(w, x, kDots == 1 ? sums[0][e] : kSumBegin);
         if constexpr (Shape::kBaked) {
-          const uint32_t first = memory_.minimum_bytes.at[0][u][r], last = memory_.minimum_bytes.at[1][u][r];
+          const uint32_t first = chunk.minimum_bytes.at[0][u][r], last = chunk.minimum_bytes.at[1][u][r];
           minimum_sums[e] =
-              dot_half<4>({first, first, first, first, last, last, last, last}, q,
-                          dot_half<0>({first, first, first, first, last, last, last, last}, q, kSumBegin));
+              dot_half<4>({first, first, first, first, last, last, last, last}, x,
+                          dot_half<0>({first, first, first, first, last, last, last, last}, x, kSumBegin));
         }
       }
     }
@@ -317,29 +345,28 @@ class TileProduct {
     float2 d;
     float2 sums[Shape::kGroups] = {};
   };
-  __device__ void load_tokens(int u, int buffer, int n, Tokens& tokens) const {
+  __device__ void load_tokens(int u, const Chunk& chunk, const uint32_t* q, int n, Tokens& tokens) const {
     const uint32_t token = token_of(n), mine = token + 2 * (lane_index() % 4);
-    if constexpr (kTensorCores)
-      load_words_of(&memory_.q[buffer][u][8 * (token + lane_index() / 4)], tokens.b[0], tokens.b[1]);
-    tokens.d = *reinterpret_cast<const float2*>(&memory_.d.at[0][u][mine]);
+    if constexpr (kTensorCores) load_words_of(&q[8 * (token + lane_index() / 4)], tokens.b[0], tokens.b[1]);
+    tokens.d = *reinterpret_cast<const float2*>(&chunk.d.at[0][u][mine]);
     if constexpr (Shape::kSums != 0) {
 #pragma unroll
       for (int i = 0; i < Shape::kGroups; ++i)
-        tokens.sums[i] = *reinterpret_cast<const float2*>(&memory_.sum.at[i][u][mine]);
+        tokens.sums[i] = *reinterpret_cast<const float2*>(&chunk.sum.at[i][u][mine]);
     }
   }
 
   // Unless kFull, the warp stops behind the last token; loads do not move before that decision, so where
   // there are registers left they are made early here.
   template <bool kFull>
-  __device__ void multiply_unit(int u, int buffer) {
+  __device__ void multiply_unit(int u, const Chunk& chunk, const uint32_t* q) {
     const uint32_t first_row = row_of_warp();
     Rows rows[kRowTiles];
 #pragma unroll
-    for (int m = 0; m < kRowTiles; ++m) load_rows(u, first_row + 16 * m, rows[m]);
+    for (int m = 0; m < kRowTiles; ++m) load_rows(chunk, u, first_row + 16 * m, rows[m]);
     constexpr bool kEarly = !kFull && kRowTiles == 1;
     Tokens next;
-    if constexpr (kEarly) load_tokens(u, buffer, 0, next);
+    if constexpr (kEarly) load_tokens(u, chunk, q, 0, next);
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
       Tokens tokens;
@@ -348,14 +375,14 @@ class TileProduct {
       }
       if constexpr (kEarly) {
         tokens = next;
-        if (n + 1 < kTokenTiles) load_tokens(u, buffer, n + 1, next);
+        if (n + 1 < kTokenTiles) load_tokens(u, chunk, q, n + 1, next);
       } else {
-        load_tokens(u, buffer, n, tokens);
+        load_tokens(u, chunk, q, n, tokens);
       }
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
         float dots[kDots][4], minimums[4];
-        multiply_tile(rows[m], tokens.b, u, buffer, first_row + 16 * m, token_of(n), dots, minimums);
+        multiply_tile(rows[m], tokens.b, u, chunk, q, first_row + 16 * m, token_of(n), dots, minimums);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const float2 &first = tokens.sums[0], &last = tokens.sums[Shape::kGroups - 1];

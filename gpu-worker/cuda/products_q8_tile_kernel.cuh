@@ -51,7 +51,7 @@ void find_tile_ends(const HitList& hits, uint32_t side, uint32_t* tile_ends, cud
 
 template <class F, class S, bool kTensorCores>
 void launch_tiles(const ProductLaunch& args, cudaStream_t stream) {
-  static_assert(sizeof(TileMemory<F, S>) <= 64 * 1024, "no more on sm_75");
+  static_assert(sizeof(TileMemory<F, S>) <= TileMemory<F, S>::kMost);
   const uint32_t row_tiles = tiles_of<S::kSide>(args.source);
   uint64_t token_tiles = (args.source.tokens + S::kSide - 1) / S::kSide;
   if (args.source.hits.counts != nullptr) {
