@@ -258,31 +258,43 @@ class TileProduct {
     float scale[2][Shape::kGroups];
     float minimum_factor[2];
     float minimum[2][Shape::kGroups];
-    uint32_t minimum_bytes[2];  // in the place of both words of `a` of a row
+    uint32_t minimum_bytes[4];  // in the place of `a`
   };
   // Which words of a unit the lane holds: in a sum over 32 values any two will do, as long as rows and tokens
   // agree; two neighbours are one load. In sums over 16 one from each half.
   __device__ static void load_words_of(const uint32_t* unit, uint32_t& first, uint32_t& last) {
-    const uint32_t t = lane_index() % 4;
     if constexpr (Shape::kHalves) {
-      first = unit[t];
-      last = unit[4 + t];
+      first = unit[first_word()];
+      last = unit[last_word()];
     } else {
-      const uint2 both = *reinterpret_cast<const uint2*>(&unit[2 * t]);
+      const uint2 both = *reinterpret_cast<const uint2*>(&unit[first_word()]);
       first = both.x;
       last = both.y;
     }
+  }
+  __device__ static uint32_t first_word() { return lane_index() % 4 * (Shape::kHalves ? 1 : 2); }
+  __device__ static uint32_t last_word() { return first_word() + (Shape::kHalves ? 4 : 1); }
+  // What the tensor cores read of rows are four registers in a row, but neighbours in memory are not
+  // neighbours there: loaded together they would be moved again before every product.
+  __device__ static uint32_t load_alone(const uint32_t* word) {
+    return *static_cast<const volatile uint32_t*>(word);
   }
   __device__ void load_rows(const Chunk& chunk, int u, uint32_t row, Rows& rows) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint32_t r = row + lane_index() / 4 + 8 * half;
-      if constexpr (kTensorCores) load_words_of(&chunk.weights[u][8 * r], rows.a[half], rows.a[2 + half]);
+      if constexpr (kTensorCores) {
+        rows.a[half] = load_alone(&chunk.weights[u][8 * r + first_word()]);
+        rows.a[2 + half] = load_alone(&chunk.weights[u][8 * r + last_word()]);
+      }
 #pragma unroll
       for (int i = 0; i < Shape::kFactors; ++i) rows.factor[half][i] = chunk.factor.at[i][u][r];
       if constexpr (F::kMinimum) rows.minimum_factor[half] = chunk.minimum_factor.at[0][u][r];
-      if constexpr (Shape::kBaked)
-        rows.minimum_bytes[half] = chunk.minimum_bytes.at[lane_index() % 4 / 2][u][r];
+      if constexpr (Shape::kBaked) {
+        const uint32_t* m = &chunk.minimum_bytes.at[lane_index() % 4 / 2][u][r];
+        rows.minimum_bytes[half] = load_alone(m);
+        rows.minimum_bytes[2 + half] = load_alone(m);
+      }
 #pragma unroll
       for (int i = 0; i < Shape::kGroups; ++i) {
         if constexpr (Shape::kScales != 0) rows.scale[half][i] = chunk.scale.at[i][u][r];
@@ -300,8 +312,7 @@ class TileProduct {
     if constexpr (kTensorCores && kDots == 1) {
       mma_s8_k32(sums[0], rows.a, b, kSumBegin);
       if constexpr (Shape::kBaked) {
-        const auto& m = rows.minimum_bytes;
-        mma_s8_k32(minimum_sums, {m[0], m[1], m[0], m[1]}, b, kSumBegin);
+        mma_s8_k32(minimum_sums, rows.minimum_bytes, b, kSumBegin);
       }
     } else if constexpr (kTensorCores) {
       mma_s8_k16(sums[0], {rows.a[0], rows.a[1]}, b[0], kSumBegin);
