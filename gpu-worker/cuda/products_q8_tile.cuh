@@ -429,18 +429,23 @@ class TileProduct {
 
   __device__ void store() const {
     const uint32_t row = row_of_warp() + lane_index() / 4;
+    bool exists[2 * kRowTiles];
 #pragma unroll
-    for (int n = 0; n < kTokenTiles; ++n) {
+    for (uint32_t m = 0; m < 2 * kRowTiles; ++m) exists[m] = row + 8 * m < tile_.row_count;
+    const auto token = [&](int i) {
+      return first_token_ + token_of(i / 2) + 2 * (lane_index() % 4) + static_cast<uint32_t>(i % 2);
+    };
+    uint32_t out_row[2 * kTokenTiles];  // all under way before the first is needed
 #pragma unroll
-      for (int column = 0; column < 2; ++column) {
-        const uint32_t t = first_token_ + token_of(n) + 2 * (lane_index() % 4) + column;
-        if (t >= tile_.tokens) continue;
-        float* out = tile_.out_row(t);
+    for (int i = 0; i < 2 * kTokenTiles; ++i)
+      out_row[i] = tile_.out_row_index(token(i) < tile_.tokens ? token(i) : 0);
 #pragma unroll
-        for (int m = 0; m < 2 * kRowTiles; ++m) {
-          if (row + 8 * m < tile_.row_count)
-            out[row + 8 * m] = acc_[m / 2][n][2 * (m % 2) + column] * tile_.scale;
-        }
+    for (int i = 0; i < 2 * kTokenTiles; ++i) {
+      float* out = tile_.out + out_row[i] * tile_.out_stride + row;
+#pragma unroll
+      for (int m = 0; m < 2 * kRowTiles; ++m) {
+        if (exists[m] && token(i) < tile_.tokens)
+          out[8 * m] = acc_[m / 2][i / 2][2 * (m % 2) + i % 2] * tile_.scale;
       }
     }
   }
