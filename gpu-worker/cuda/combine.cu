@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gpu-worker/cuda/await_answers.cuh"
+#include "gpu-worker/cuda/device_code.cuh"
 #include "gpu-worker/cuda/launch.h"
 #include "gpu-worker/cuda/math.cuh"
 #include "services/base/check.h"
@@ -11,8 +11,7 @@
 namespace strata::gpu_worker::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 64;  // one row of the real model: 40 blocks
-static_assert(kExpertWorkersMax <= kThreads);
+constexpr uint32_t kThreads = 64;           // one row of the real model: 40 blocks
 constexpr uint32_t kPartsAtOnce = 16;       // asked for before the first is used
 constexpr uint32_t kRowsPerLaunch = 65535;  // grid index y
 
@@ -20,7 +19,6 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(CombineArgs args, uin
   const uint32_t row = first_row + blockIdx.y, j = blockIdx.x * kThreads + threadIdx.x, hidden = args.hidden;
   let_next_kernel_begin();
   await_earlier_kernels();
-  if (args.answers.boards != nullptr) await_answers(args.answers);
   if (j >= hidden) return;
   float stream[kStreamsMax] = {};
   float* x = args.x + uint64_t{row} * args.streams * hidden + j;

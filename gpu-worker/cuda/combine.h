@@ -4,7 +4,6 @@
 #include <cuda_runtime.h>
 
 #include "gpu-worker/cuda/device_types.h"
-#include "gpu-worker/cuda/dispatch.h"
 
 namespace strata::gpu_worker::cuda {
 
@@ -23,7 +22,6 @@ struct CombineArgs {
   const float* parts = nullptr;        // (rows, k, H): parts computed on this device
   const uint64_t* remote = nullptr;    // null, or (rows, k): 0 for those, else the device-visible address of
                                        // the pair's part (H floats)
-  AwaitArgs answers = {};              // of boards that are to be awaited first; boards null: none
   FloatRows shared;                    // (rows, H); data null: there is no shared expert
   const float* shared_gate = nullptr;  // rows, shared_gate_stride floats apart; before the sigmoid
   uint64_t shared_gate_stride = 1;

@@ -5,7 +5,6 @@
 #include <cuda_runtime.h>
 
 #include "gpu-worker/cuda/device_types.h"
-#include "gpu-worker/cuda/prefetch.h"
 
 namespace strata::gpu_worker::cuda {
 
@@ -37,7 +36,6 @@ struct DeltaNetArgs {
   // Scratch. Long windows leave other numbers in alpha and beta.
   float* mixed = nullptr;        // (rows, channels), long windows only
   uint32_t* arrivals = nullptr;  // (segments, nk), zero before the first call; every call leaves zeros
-  PrefetchRange next = {};       // what the output projection reads; used for short windows
 };
 
 // One launch for short windows (decode), four for long ones. Moves S of every sequence of the window twice

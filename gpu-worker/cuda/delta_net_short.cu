@@ -6,7 +6,6 @@
 
 #include "gpu-worker/cuda/delta_net_parts.cuh"
 #include "gpu-worker/cuda/launch.h"
-#include "gpu-worker/cuda/prefetch.cuh"
 
 namespace strata::gpu_worker::cuda {
 namespace {
@@ -233,6 +232,7 @@ template <class State>
 __global__ void __launch_bounds__(State::kThreads, State::kBlocksPerSm)
     short_kernel(DeltaNetArgs args, uint32_t rows_at_once, bool quantize) {
   __shared__ uint32_t arrived;
+  let_next_kernel_begin();
   const uint32_t dim = State::kDim != 0 ? State::kDim : args.dim;
   const HeadRows rows_of = {dynamic_shared<float>(), rows_at_once, (dim + 3) / 4 * 4};
   float* state_shared = rows_of.base + HeadRows::floats(rows_at_once, rows_of.padded);
@@ -241,8 +241,8 @@ __global__ void __launch_bounds__(State::kThreads, State::kBlocksPerSm)
   const HeadOfSegment mine = {args, args.window.segments[segment_index], head, head % args.key_heads, dim};
   const uint32_t count = mine.segment.row_count;
   float* stored = args.state + mine.segment.sequence * args.state_stride + uint64_t{head} * dim * dim;
-  State state(stored, dim);
-  prefetch_share(args.next);
+  State state(stored, dim);  // of the window before: nobody still writes it
+  await_earlier_kernels();
 
   uint32_t* arrivals = args.arrivals + segment_index * args.key_heads + mine.key_head;
   for (uint32_t first = 0; first < count; first += rows_at_once) {
@@ -287,7 +287,8 @@ void launch_short(const DeltaNetArgs& args, bool quantize, cudaStream_t stream) 
   launch(short_kernel<State>,
          {.grid = args.window.segment_count * args.value_heads,
           .block = State::kThreads,
-          .shared_bytes = sizeof(float) * (HeadRows::floats(rows_at_once, padded) + State::kFloats)},
+          .shared_bytes = sizeof(float) * (HeadRows::floats(rows_at_once, padded) + State::kFloats),
+          .early = true},
          stream, args, rows_at_once, quantize);
 }
 

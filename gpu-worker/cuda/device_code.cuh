@@ -34,9 +34,6 @@ __device__ inline void copies_commit();
 template <int kPending>
 __device__ inline void copies_wait();
 
-// Asks for memory in the L2 cache, for a kernel that comes later; address and size are multiples of 16.
-__device__ inline void prefetch_to_l2(const void* global, uint32_t bytes);
-
 // For kernels that are launched early (LaunchShape::early), while the kernel before them in the stream still
 // runs. They may load weights before await_earlier_kernels(); what earlier kernels write or read they touch
 // only behind it, and every thread that does comes past it. Where the kernel was not launched early it costs

@@ -25,14 +25,6 @@ __device__ inline void copy16_async(void* shared, const void* global) {
   *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
 #endif
 }
-__device__ inline void prefetch_to_l2(const void* global, uint32_t bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
-#else
-  for (uint32_t at = 0; at < bytes; at += 32)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(global) + at));
-#endif
-}
 __device__ inline void copies_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");

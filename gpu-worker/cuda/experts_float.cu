@@ -18,9 +18,10 @@ __global__ void float_rows_kernel(const ProductSource source, uint32_t rows) {
   const ProductTile tile = find_tile<1>(source, group, index - group * rows);
   for (uint32_t t = 0; t < tile.tokens; ++t) {
     const auto* x = reinterpret_cast<const float*>(tile.x_row(t));
-    const float dot = sum_in_lanes(source.cols, [&](uint32_t i, float lane) {
-      return fmaf(F::one(tile.weights + uint64_t{i} * F::kValueBytes), x[i], lane);
-    });
+    const float dot = sum_in_lanes(
+        source.cols,
+        [&](uint32_t i) { return float2{F::one(tile.weights + uint64_t{i} * F::kValueBytes), x[i]}; },
+        [](float2 pair, float lane) { return fmaf(pair.x, pair.y, lane); });
     if (lane_index() == 0) *tile.out_row(t) = dot * tile.scale;
   }
 }

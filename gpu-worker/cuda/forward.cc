@@ -46,9 +46,6 @@ void multiply(std::initializer_list<ProductJob> jobs, const Input& input, uint32
 // The shared expert of so few rows is two launches.
 constexpr uint32_t kFusedSharedRowsMax = 2;
 
-// What small kernels bring into the cache for the large product behind them.
-constexpr uint64_t kPrefetchBytes = 8u << 20;
-
 Q8Rows if_quantized(TensorType type, const Q8Rows& rows) {
   return quant::is_quantized(type) ? rows : Q8Rows();
 }
@@ -82,11 +79,9 @@ struct Forward::Pass {
   }
   void join_side() const { cudaStreamWaitEvent(stream, join, 0); }
 
-  AwaitArgs answers() const { return {.boards = o.boards, .tickets = o.tickets, .stop = o.stop}; }
-
   void embed();
   void ngram();
-  void read(const StreamMixer& mixer, uint32_t which, const DeviceMatrix& next);
+  void read(const StreamMixer& mixer, uint32_t which);
   void delta(uint32_t layer);
   void attend(uint32_t layer);
   void moe(uint32_t layer);
@@ -143,8 +138,8 @@ void Forward::Pass::ngram() {
             stream);
 }
 
-// which: 0 before the mixer of a layer, 1 before its experts. next: what the block reads first.
-void Forward::Pass::read(const StreamMixer& mixer, uint32_t which, const DeviceMatrix& next) {
+// which: 0 before the mixer of a layer, 1 before its experts.
+void Forward::Pass::read(const StreamMixer& mixer, uint32_t which) {
   read_streams({.mixer = mixer,
                 .pending = pending,
                 .streams = b.streams,
@@ -152,8 +147,7 @@ void Forward::Pass::read(const StreamMixer& mixer, uint32_t which, const DeviceM
                 .inject = b.inject[which],
                 .input = b.block_input,
                 .input_q8 = b.block_input_q8,
-                .rows = rows(),
-                .next = prefetch_of(next, kPrefetchBytes)},
+                .rows = rows()},
                stream);
   pending = {.output = b.block_output, .inject = b.inject[which]};
 }
@@ -190,8 +184,7 @@ void Forward::Pass::delta(uint32_t layer) {
              .history = o.state.delta_history[layer],
              .history_stride = o.state.delta_history_stride,
              .mixed = d.mixed,
-             .arrivals = b.arrivals,
-             .next = prefetch_of(weights.out, kPrefetchBytes)},
+             .arrivals = b.arrivals},
             stream);
   multiply({{weights.out, b.block_output, config.hidden}},
            {.f32 = {d.heads, config.value_dim()}, .q8 = d.heads_q8}, rows(), stream, b.products);
@@ -345,9 +338,8 @@ void Forward::Pass::routed_experts(uint32_t layer, const DeviceMoe& weights) {
     }
     marks.mark(Stage::kVramExperts, stream);
   }
-  if (shape.uses_boards && marks.on()) {
-    // combine() waits, too: by itself only this wait can be told from its work.
-    await_boards(answers(), stream);
+  if (shape.uses_boards) {
+    await_boards({.boards = o.boards, .tickets = o.tickets, .stop = o.stop}, stream);
     marks.mark(Stage::kCpuWait, stream);
   }
 }
@@ -364,7 +356,6 @@ void Forward::Pass::moe(uint32_t layer) {
            .weights = b.moe.weights,
            .parts = b.moe.parts,
            .remote = b.moe.remote,
-           .answers = shape.uses_boards ? answers() : AwaitArgs(),
            .shared = {b.moe.shared, config.hidden},
            .shared_gate = b.moe.shared_router,
            .y = b.block_output},
@@ -458,17 +449,16 @@ void Forward::enqueue(const WindowShape& shape, const WindowInput& input, Expert
       pass.ngram();
       marks.mark(Stage::kNgram, stream);
     }
-    const bool recurrent = weights.kind == model::LayerKind::kRecurrent;
-    pass.read(weights.mix_attn, 0, recurrent ? weights.delta.qkv : weights.attention.q);
+    pass.read(weights.mix_attn, 0);
     marks.mark(Stage::kMixers, stream);
-    if (recurrent) {
+    if (weights.kind == model::LayerKind::kRecurrent) {
       pass.delta(layer);
       marks.mark(Stage::kDeltaNet, stream);
     } else {
       pass.attend(layer);
       marks.mark(Stage::kAttention, stream);
     }
-    pass.read(weights.mix_ffn, 1, weights.moe.router);
+    pass.read(weights.mix_ffn, 1);
     marks.mark(Stage::kMixers, stream);
     pass.moe(layer);
   }

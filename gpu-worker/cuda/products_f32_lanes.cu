@@ -90,6 +90,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksMin)
   using Tile = LaneTile<kTokens>;
   constexpr int kOwn = (Tile::kProducts + 1) / 2;  // products that a warp finishes
   __shared__ float given[2][kOwn][kWarp];
+  let_next_kernel_begin();
+  await_earlier_kernels();
   const uint32_t groups = (token_count + kTokens - 1) / kTokens, block = blockIdx.x / groups;
   const FloatJob& job = jobs.of_block(block);
   const DeviceMatrix& matrix = job.product.matrix;
@@ -134,8 +136,9 @@ void launch_lanes(FloatJobs& jobs, FloatRows x, uint32_t rows, cudaStream_t stre
     jobs.jobs[i].first_block = blocks;
     blocks += (jobs.jobs[i].product.matrix.rows + LaneTile<kTokens>::kRows - 1) / LaneTile<kTokens>::kRows;
   }
-  launch(lanes_kernel<kTokens>, {.grid = blocks * ((rows + kTokens - 1) / kTokens), .block = kThreads},
-         stream, jobs, x, rows);
+  launch(lanes_kernel<kTokens>,
+         {.grid = blocks * ((rows + kTokens - 1) / kTokens), .block = kThreads, .early = true}, stream, jobs,
+         x, rows);
 }
 
 }  // namespace

@@ -15,28 +15,47 @@ __device__ inline float total_of_lanes(float low, float high) {
   return sum;
 }
 
-// Feeds elements 0..count-1 to their lanes: step(i, lane) gives the lane's new value.
-template <class Step>
-__device__ inline float sum_in_lanes(uint32_t count, Step step) {
+// Feeds elements 0..count-1 to their lanes: load(i) reads what there is of an element, step(element, lane)
+// gives the lane's new value. Several reads are under way before the first is used.
+template <class Load, class Step>
+__device__ inline float sum_in_lanes(uint32_t count, Load load, Step step) {
+  constexpr uint32_t kTurns = 4, kAtOnce = kTurns * kSumLanes;
   float low = 0.0f, high = 0.0f;
   uint32_t i = lane_index();
-#pragma unroll 4
-  for (; i + kWarp < count; i += kSumLanes) {
-    low = step(i, low);
-    high = step(i + kWarp, high);
+  for (; i - lane_index() + kAtOnce <= count; i += kAtOnce) {
+    decltype(load(i)) lows[kTurns], highs[kTurns];
+#pragma unroll
+    for (uint32_t k = 0; k < kTurns; ++k) {
+      lows[k] = load(i + k * kSumLanes);
+      highs[k] = load(i + k * kSumLanes + kWarp);
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kTurns; ++k) {
+      low = step(lows[k], low);
+      high = step(highs[k], high);
+    }
   }
-  if (i < count) low = step(i, low);
+  for (; i + kWarp < count; i += kSumLanes) {
+    low = step(load(i), low);
+    high = step(load(i + kWarp), high);
+  }
+  if (i < count) low = step(load(i), low);
   return total_of_lanes(low, high);
 }
 
 __device__ inline float dot_f32(const float* a, const float* b, uint32_t count) {
-  return sum_in_lanes(count, [&](uint32_t i, float lane) { return fmaf(a[i], b[i], lane); });
+  return sum_in_lanes(
+      count, [&](uint32_t i) { return float2{a[i], b[i]}; },
+      [](float2 pair, float lane) { return fmaf(pair.x, pair.y, lane); });
 }
 __device__ inline float sum_f32(const float* x, uint32_t count) {
-  return sum_in_lanes(count, [&](uint32_t i, float lane) { return lane + x[i]; });
+  return sum_in_lanes(
+      count, [&](uint32_t i) { return x[i]; }, [](float value, float lane) { return lane + value; });
 }
 __device__ inline float sum_squares_f32(const float* x, uint32_t count) {
-  return sum_in_lanes(count, [&](uint32_t i, float lane) { return fmaf(x[i], x[i], lane); });
+  return sum_in_lanes(
+      count, [&](uint32_t i) { return x[i]; },
+      [](float value, float lane) { return fmaf(value, value, lane); });
 }
 
 // The same for kCount (1, 2, 4, 8 or 16) dot products at a time, with lanes 2 t and 2 t + 1 of each in

@@ -135,8 +135,7 @@ void read_streams(const StreamReadArgs& args, cudaStream_t stream) {
                      .low = args.scratch.low,
                      .inputs = {.normed = args.scratch.normed},
                      .mix = mix,
-                     .rows = args.rows,
-                     .next = args.next};
+                     .rows = args.rows};
   if (can_up_and_mix(mixer.up, mixer.streams, args.rows)) {
     float* scales = args.scratch.normed;  // the normed streams themselves are not written then
     if (norm_and_down(args, scales, stream)) {

@@ -4,7 +4,6 @@
 #include <cuda_runtime.h>
 
 #include "gpu-worker/cuda/device_types.h"
-#include "gpu-worker/cuda/prefetch.h"
 #include "gpu-worker/cuda/products_f32.h"
 
 namespace strata::gpu_worker::cuda {
@@ -42,7 +41,6 @@ struct StreamReadArgs {
   float* input = nullptr;   // out (rows, H): what the block reads
   Q8Rows input_q8 = {};     // out, the same in 8 bits; data == nullptr: not wanted
   uint32_t rows = 0;
-  PrefetchRange next = {};  // what the block reads first; used for few rows
 };
 
 // Two launches for one or two rows (add, norm, down and inject; up and mix), three for few rows, more for

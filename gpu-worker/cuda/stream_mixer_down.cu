@@ -4,7 +4,6 @@
 
 #include "gpu-worker/cuda/device_limits.h"
 #include "gpu-worker/cuda/launch.h"
-#include "gpu-worker/cuda/prefetch.cuh"
 #include "gpu-worker/cuda/products_f32_parts.cuh"
 #include "gpu-worker/cuda/weight_lanes.cuh"
 #include "gpu-worker/cuda/weight_readers.cuh"
@@ -17,9 +16,7 @@ constexpr uint32_t kVectors = 5;  // groups of four values that a thread has of 
 constexpr uint32_t kWideMax = 4 * kVectors * kThreads;
 // With every further row the weights are read once more, and every block norms for one row only.
 constexpr uint32_t kRowsMax = 2;
-constexpr uint64_t kPrefetchMax = 8u << 20;  // of the up product's weights
-constexpr uint32_t kTargetBlocks = 132;      // about one a multiprocessor, if there are rows enough
-constexpr uint32_t kBlockRowsMax = kThreads / kSumLanes;
+constexpr uint32_t kTargetBlocks = 132;  // about one a multiprocessor, if there are rows enough
 
 struct NormArgs {
   const float* streams = nullptr;  // (rows, C, H)
@@ -37,28 +34,32 @@ __device__ inline float4 load4(const float* p) { return *reinterpret_cast<const 
 __device__ inline void norm_streams(const NormArgs& args, uint64_t row, float* values, float* scales) {
   const uint32_t hidden = args.hidden, wide = args.streams_count * hidden;
   float4 x[kVectors], g[kVectors];
+  uint32_t at[kVectors], stream[kVectors];
+  // Threads beyond the end shadow the last ones: a branch would make each read wait for the one before.
 #pragma unroll
   for (uint32_t i = 0; i < kVectors; ++i) {
-    const uint32_t at = 4 * (threadIdx.x + i * kThreads);
-    if (at < wide) g[i] = load4(args.norm + at);
+    at[i] = min(4 * (threadIdx.x + i * kThreads), wide - 4);
+    stream[i] = at[i] / hidden;
+    g[i] = load4(args.norm + at[i]);
   }
   await_earlier_kernels();
 #pragma unroll
-  for (uint32_t i = 0; i < kVectors; ++i) {
-    const uint32_t at = 4 * (threadIdx.x + i * kThreads);
-    if (at >= wide) continue;
-    x[i] = load4(args.streams + row * wide + at);
-    if (args.pending.output == nullptr) continue;
-    const uint32_t stream = at / hidden;
-    const float4 y = load4(args.pending.output + row * hidden + (at - stream * hidden));
-    const float w = args.pending.inject[row * args.streams_count + stream];
-    x[i] = {fmaf(w, y.x, x[i].x), fmaf(w, y.y, x[i].y), fmaf(w, y.z, x[i].z), fmaf(w, y.w, x[i].w)};
+  for (uint32_t i = 0; i < kVectors; ++i) x[i] = load4(args.streams + row * wide + at[i]);
+  if (args.pending.output != nullptr) {
+    float4 y[kVectors];
+    float w[kVectors];
+#pragma unroll
+    for (uint32_t i = 0; i < kVectors; ++i) {
+      y[i] = load4(args.pending.output + row * hidden + (at[i] - stream[i] * hidden));
+      w[i] = args.pending.inject[row * args.streams_count + stream[i]];
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kVectors; ++i)
+      x[i] = {fmaf(w[i], y[i].x, x[i].x), fmaf(w[i], y[i].y, x[i].y), fmaf(w[i], y[i].z, x[i].z),
+              fmaf(w[i], y[i].w, x[i].w)};
   }
 #pragma unroll
-  for (uint32_t i = 0; i < kVectors; ++i) {
-    const uint32_t at = 4 * (threadIdx.x + i * kThreads);
-    if (at < wide) *reinterpret_cast<float4*>(values + at) = x[i];
-  }
+  for (uint32_t i = 0; i < kVectors; ++i) *reinterpret_cast<float4*>(values + at[i]) = x[i];
   __syncthreads();
   for (uint32_t c = warp_index(); c < args.streams_count; c += kThreads / kWarp) {
     const float sum = sum_squares_f32(values + c * hidden, hidden);
@@ -70,11 +71,10 @@ __device__ inline void norm_streams(const NormArgs& args, uint64_t row, float* v
   __syncthreads();
 #pragma unroll
   for (uint32_t i = 0; i < kVectors; ++i) {
-    const uint32_t at = 4 * (threadIdx.x + i * kThreads);
-    if (at >= wide) continue;
-    const float s = scales[at / hidden];
-    *reinterpret_cast<float4*>(values + at) = {normed(x[i].x, s, g[i].x), normed(x[i].y, s, g[i].y),
-                                               normed(x[i].z, s, g[i].z), normed(x[i].w, s, g[i].w)};
+    const float scale = scales[stream[i]];
+    *reinterpret_cast<float4*>(values + at[i]) = {
+        normed(x[i].x, scale, g[i].x), normed(x[i].y, scale, g[i].y), normed(x[i].z, scale, g[i].z),
+        normed(x[i].w, scale, g[i].w)};
   }
 }
 
@@ -102,42 +102,34 @@ struct DownRows {
 };
 
 struct DownShape {
-  uint32_t wide = 0, streams = 0, rows_per_block = 0;
+  uint32_t wide = 0, streams = 0;
+  uint32_t rows[2] = {};                                           // of a block, by job
   __host__ __device__ uint32_t scales_at() const { return wide; }  // in floats
-  __host__ __device__ uint32_t lanes_at() const { return scales_at() + (streams + 3) / 4 * 4; }
-  __host__ __device__ uint32_t weights_at() const { return lanes_at() + rows_per_block * kSumLanes; }
-  uint64_t bytes(uint64_t row_bytes) const {
-    return weights_at() * sizeof(float) + (rows_per_block * row_bytes + 15 + 15) / 16 * 16;
+  __host__ __device__ uint32_t weights_at() const { return scales_at() + (streams + 3) / 4 * 4; }
+  uint64_t bytes(uint32_t job_rows, uint64_t row_bytes) const {
+    return weights_at() * sizeof(float) + (job_rows * row_bytes + 15 + 15) / 16 * 16;
   }
 };
 
-// Shared memory: the row's streams, their scales, lanes of the sums, the weights. Block (row groups of both
-// products, rows). Two warps share a weight row, a thread has one of its 64 lanes.
-__global__ void __launch_bounds__(kThreads)
-    down_kernel(FloatJobs jobs, NormArgs norm, DownShape shape, PrefetchRange next) {
+// Shared memory: the row's streams, their scales, the weights. Block (row groups of both products, rows); a
+// warp has a weight row.
+__global__ void __launch_bounds__(kThreads) down_kernel(FloatJobs jobs, NormArgs norm, DownShape shape) {
   let_next_kernel_begin();
   auto* values = dynamic_shared<float>();
   float* scales = values + shape.scales_at();
-  float* lanes = values + shape.lanes_at();
   auto* weights = reinterpret_cast<std::byte*>(values + shape.weights_at());
-  const DownRows rows(jobs.of_block(blockIdx.x), shape.rows_per_block);
+  const bool second = jobs.count > 1 && blockIdx.x >= jobs.jobs[1].first_block;
+  const DownRows rows(jobs.jobs[second ? 1 : 0], shape.rows[second ? 1 : 0]);
   rows.fetch(weights);
   copies_commit();
-  prefetch_share(next);
   norm_streams(norm, blockIdx.y, values, scales);
   copies_wait<0>();
   __syncthreads();
-  const DeviceMatrix& matrix = rows.job.product.matrix;
-  const uint32_t row = warp_index() / 2, lane = threadIdx.x % kSumLanes;
-  if (row < rows.count) {
-    const auto* stored =
-        reinterpret_cast<const uint8_t*>(weights + rows.misalignment() + row * matrix.row_bytes);
-    lanes[row * kSumLanes + lane] = lane_sum(matrix.type, stored, values, lane, matrix.cols);
-  }
-  __syncthreads();
   if (warp_index() >= rows.count) return;  // the whole warp
-  const float* sums = lanes + warp_index() * kSumLanes + lane_index();
-  const float total = total_of_lanes(sums[0], sums[kWarp]);
+  const DeviceMatrix& matrix = rows.job.product.matrix;
+  const auto* stored =
+      reinterpret_cast<const uint8_t*>(weights + rows.misalignment() + warp_index() * matrix.row_bytes);
+  const float total = dot_of_row(matrix.type, stored, values, matrix.cols);
   if (lane_index() == 0) store_product(jobs, rows.job, blockIdx.y, rows.first + warp_index(), total);
 }
 
@@ -155,23 +147,20 @@ bool norm_and_down(const StreamReadArgs& args, float* scales, cudaStream_t strea
     jobs.jobs[jobs.count++] =
         float_job({.matrix = mixer.inject, .out = args.inject, .out_stride = mixer.streams}, Finish::kInject);
   }
-  uint64_t row_bytes = 0;
+  DownShape shape{.wide = wide, .streams = mixer.streams};
+  uint32_t blocks = 0;
+  uint64_t bytes = 0;
   for (uint32_t i = 0; i < jobs.count; ++i) {
     const DeviceMatrix& matrix = jobs.jobs[i].product.matrix;
     if (!has_direct_reader(matrix.type)) return false;
-    row_bytes = std::max(row_bytes, matrix.row_bytes);
-  }
-  DownShape shape{
-      .wide = wide,
-      .streams = mixer.streams,
-      .rows_per_block = std::clamp((rank + kTargetBlocks - 1) / kTargetBlocks, 1u, kBlockRowsMax)};
-  while (shape.rows_per_block > 1 && shape.bytes(row_bytes) > shared_bytes_max()) --shape.rows_per_block;
-  if (shape.bytes(row_bytes) > shared_bytes_max()) return false;
-  uint32_t blocks = 0;
-  for (uint32_t i = 0; i < jobs.count; ++i) {
+    uint32_t& rows = shape.rows[i];
+    rows = std::clamp((matrix.rows + kTargetBlocks - 1) / kTargetBlocks, 1u, kThreads / kWarp);
+    while (rows > 1 && shape.bytes(rows, matrix.row_bytes) > shared_bytes_max()) --rows;
+    bytes = std::max(bytes, shape.bytes(rows, matrix.row_bytes));
     jobs.jobs[i].first_block = blocks;
-    blocks += (jobs.jobs[i].product.matrix.rows + shape.rows_per_block - 1) / shape.rows_per_block;
+    blocks += (matrix.rows + rows - 1) / rows;
   }
+  if (bytes > shared_bytes_max()) return false;
   const NormArgs norm = {.streams = args.streams,
                          .norm = mixer.norm,
                          .pending = args.pending,
@@ -180,11 +169,8 @@ bool norm_and_down(const StreamReadArgs& args, float* scales, cudaStream_t strea
                          .eps = mixer.eps,
                          .scales = scales};
   launch(down_kernel,
-         {.grid = dim3(blocks, args.rows),
-          .block = kThreads,
-          .shared_bytes = shape.bytes(row_bytes),
-          .early = true},
-         stream, jobs, norm, shape, prefetch_of(mixer.up, kPrefetchMax));
+         {.grid = dim3(blocks, args.rows), .block = kThreads, .shared_bytes = bytes, .early = true}, stream,
+         jobs, norm, shape);
   return true;
 }
 

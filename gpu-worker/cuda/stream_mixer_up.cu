@@ -2,7 +2,6 @@
 
 #include "gpu-worker/cuda/device_limits.h"
 #include "gpu-worker/cuda/launch.h"
-#include "gpu-worker/cuda/prefetch.cuh"
 #include "gpu-worker/cuda/reductions.cuh"
 #include "gpu-worker/cuda/stream_mixer_mix.cuh"
 #include "gpu-worker/cuda/weight_lanes.cuh"
@@ -107,7 +106,6 @@ __global__ void __launch_bounds__(kThreads) up_kernel(UpAndMixArgs args, UpShape
       copy16_async(shared + c * shape.piece_bytes + at, stored(c) - before + at);
   }
   copies_commit();
-  prefetch_share(args.next);
   await_earlier_kernels();
   for (uint32_t i = threadIdx.x; i < rank; i += kThreads) low[i] = args.low[row * rank + i];
   for (uint32_t i = threadIdx.x; i < streams * kColumns; i += kThreads) {

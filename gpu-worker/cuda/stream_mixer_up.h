@@ -30,7 +30,6 @@ struct UpAndMixArgs {
   NormedStreams inputs;
   MixArgs mix;
   uint32_t rows = 0;
-  PrefetchRange next = {};
 };
 
 // Whether up_and_mix can do it: few rows, a type that has a direct reader, and weights of 32 columns that fit

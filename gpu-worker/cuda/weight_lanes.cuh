@@ -30,25 +30,69 @@ struct Q8Lane {
   }
 };
 
-// What a lane of the sum of w(i) * x[i] comes to.
-template <class Lane>
-__device__ inline float lane_sum(Lane weights, const float* x, uint32_t lane, uint32_t count) {
-  float sum = 0.0f;
-#pragma unroll 8
-  for (uint32_t i = lane; i < count; i += kSumLanes) sum = fmaf(weights.next(), x[i], sum);
-  return sum;
+// Two lanes: the weights 2 t and 2 t + 1 of every 64, for thread t of a warp. next() is never asked for one
+// behind the row's end.
+template <class F>
+struct FloatPairs {
+  const uint8_t* at;
+  __device__ explicit FloatPairs(const uint8_t* row) : at(row + 2 * lane_index() * F::kValueBytes) {}
+  __device__ float2 next() {
+    const float2 pair = {F::one(at), F::one(at + F::kValueBytes)};
+    at += kSumLanes * F::kValueBytes;
+    return pair;
+  }
+  __device__ float one() const { return F::one(at); }
+};
+struct Q8Pairs {
+  const uint8_t* block;
+  uint32_t value;
+  __device__ explicit Q8Pairs(const uint8_t* row)
+      : block(row + 2 * lane_index() / kWarp * Q8_0::kBlockBytes), value(2 + 2 * lane_index() % kWarp) {}
+  __device__ float2 next() {
+    const float d = load_half(block);
+    const auto q = static_cast<int16_t>(load_half_word(block + value));
+    block += kSumLanes / kWarp * Q8_0::kBlockBytes;
+    return {d * static_cast<float>(static_cast<int8_t>(q)), d * static_cast<float>(q >> 8)};
+  }
+  __device__ float one() const {
+    return load_half(block) * static_cast<float>(static_cast<int8_t>(block[value]));
+  }
+};
+
+// The sum of w(i) * x[i] by a warp; several reads are under way before the first is used. x aligned to 8.
+template <class Pairs>
+__device__ inline float dot_of_pairs(Pairs weights, const float* x, uint32_t count) {
+  constexpr uint32_t kTurns = 8, kAtOnce = kTurns * kSumLanes;
+  float sums[1][2] = {};
+  uint32_t i = 2 * lane_index();
+  const auto add = [&](float2 w, float2 v) {
+    sums[0][0] = fmaf(w.x, v.x, sums[0][0]);
+    sums[0][1] = fmaf(w.y, v.y, sums[0][1]);
+  };
+  for (uint32_t first = 0; first + kAtOnce <= count; first += kAtOnce, i += kAtOnce) {
+    float2 w[kTurns], v[kTurns];
+#pragma unroll
+    for (uint32_t k = 0; k < kTurns; ++k) {
+      w[k] = weights.next();
+      v[k] = *reinterpret_cast<const float2*>(x + i + k * kSumLanes);
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kTurns; ++k) add(w[k], v[k]);
+  }
+  for (; i + 1 < count; i += kSumLanes) add(weights.next(), *reinterpret_cast<const float2*>(x + i));
+  if (i < count) sums[0][0] = fmaf(weights.one(), x[i], sums[0][0]);
+  return total_of_lane_pairs<1>(sums);
 }
-__device__ inline float lane_sum(TensorType type, const uint8_t* row, const float* x, uint32_t lane,
-                                 uint32_t count) {
+__device__ inline float dot_of_row(TensorType type, const uint8_t* row, const float* x, uint32_t count) {
   switch (type) {
     case TensorType::kF32:
-      return lane_sum(FloatLane<F32>(row, lane), x, lane, count);
+      return dot_of_pairs(FloatPairs<F32>(row), x, count);
     case TensorType::kF16:
-      return lane_sum(FloatLane<F16>(row, lane), x, lane, count);
+      return dot_of_pairs(FloatPairs<F16>(row), x, count);
     case TensorType::kBF16:
-      return lane_sum(FloatLane<BF16>(row, lane), x, lane, count);
+      return dot_of_pairs(FloatPairs<BF16>(row), x, count);
     default:
-      return lane_sum(Q8Lane(row, lane), x, lane, count);
+      return dot_of_pairs(Q8Pairs(row), x, count);
   }
 }
 

@@ -32,7 +32,6 @@ inline int dot2_high(int a, int b, int sum) { return dot2_low(a, b >> 16, sum); 
 inline void copy16_async(void* shared, const void* global) {
   emulation::add_copy(static_cast<uint4*>(shared), static_cast<const uint4*>(global));
 }
-inline void prefetch_to_l2(const void*, uint32_t) {}
 inline void await_earlier_kernels() {}
 inline void let_next_kernel_begin() {}
 inline void copies_commit() { emulation::commit_copies(); }
