@@ -29,9 +29,9 @@ namespace {
 
 // Changes of logits that windows can bring to the device; a request with more of them is sampled on the host.
 constexpr std::size_t kLogitChangesMax = 65536;
-// One small window in so many carries stage marks, and speaks for the others: they cost a few percent there.
-// Large ones carry them always.
-constexpr uint64_t kMarkEvery = 16;
+// One small window in so many carries stage marks, and speaks for the others: they cost some percent there,
+// because kernels on both sides of a mark do not overlap. Large ones carry them always.
+constexpr uint64_t kMarkEvery = 64;
 constexpr uint32_t kRowsPerPiece = 4;
 
 std::vector<uint32_t> experts_per_layer(const model::ModelWeights& weights) {

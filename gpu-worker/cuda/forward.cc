@@ -291,16 +291,6 @@ void Forward::Pass::routed_experts(uint32_t layer, const DeviceMoe& weights) {
   const ProductJob routers[] = {{weights.router, m.logits, weights.router.rows},
                                 {weights.shared_router, m.shared_router, 1}};
   multiply_f32(routers, block_input().f32, rows(), stream, b.products);
-  route({.logits = {m.logits, weights.router.rows},
-         .rows = rows(),
-         .experts = weights.router.rows,
-         .top_k = config.experts_used,
-         .ids = ids,
-         .weights = m.weights,
-         .forced_ids = input.forced_ids == nullptr ? nullptr : input.forced_ids + layer * pairs},
-        stream);
-  marks.mark(Stage::kRoute, stream);
-
   const bool q8 =
       quant::is_quantized(weights.experts.gate.type) && quant::is_quantized(weights.experts.up.type);
   const uint64_t places_at = uint64_t{layer} * o.experts_max;
@@ -327,7 +317,15 @@ void Forward::Pass::routed_experts(uint32_t layer, const DeviceMoe& weights) {
       .hidden = config.hidden,
       .remote = m.remote};
   if (!shape.streams_experts) dispatch.lists.count = 1;
-  dispatch_experts(dispatch, stream);
+  route_and_dispatch({.logits = {m.logits, weights.router.rows},
+                      .rows = rows(),
+                      .experts = weights.router.rows,
+                      .top_k = config.experts_used,
+                      .ids = ids,
+                      .weights = m.weights,
+                      .forced_ids = input.forced_ids == nullptr ? nullptr : input.forced_ids + layer * pairs},
+                     dispatch, stream);
+  marks.mark(Stage::kRoute, stream);
   compute_list(weights, 0);
   marks.mark(Stage::kVramExperts, stream);
   if (shape.streams_experts) {

@@ -1,136 +1,56 @@
 #include "gpu-worker/cuda/route.h"
 
+#include "gpu-worker/cuda/dispatch_small.cuh"
 #include "gpu-worker/cuda/launch.h"
-#include "gpu-worker/cuda/math.cuh"
-#include "gpu-worker/cuda/reductions.cuh"
+#include "gpu-worker/cuda/route_row.cuh"
 #include "services/base/check.h"
-#include "services/base/limits.h"
 
 namespace strata::gpu_worker::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 512;  // one row of the real model: an expert a thread
-constexpr uint32_t kWarps = kThreads / kWarp;
-constexpr uint32_t kGroup = 16;  // threads; the best keys of groups bound what can be chosen
-constexpr uint32_t kGroups = kThreads / kGroup;
-static_assert(kExpertsPerTokenMax <= kGroups && kGroups == kWarp,
-              "a lane holds a group's best, or a chosen expert");
-constexpr uint32_t kKeys = (kExpertsMax + kThreads - 1) / kThreads;  // of a thread
-
-// An expert with its probability, in router order: the larger number comes first, equal probabilities have
-// the lower id there. All probabilities of a row are NaN if one is; then only the ids count.
-__device__ uint64_t router_key(float probability, uint32_t expert) {
-  const uint32_t bits = probability == probability ? bits_of_float(probability) : 0;
-  return uint64_t{bits} << 32 | (0xffffffffu - expert);
-}
-
-__device__ uint32_t count_larger(const uint64_t* keys, uint32_t count, uint64_t key) {
-  uint32_t larger = 0;
-#pragma unroll 8
-  for (uint32_t i = 0; i < count; ++i) larger += keys[i] > key ? 1 : 0;
-  return larger;
-}
-
-struct RouteShared {
-  float values[kExpertsMax];  // exp(logit - largest)
-  uint64_t candidates[kExpertsMax];
-  uint64_t group_best[kGroups];
-  uint64_t chosen[kGroups];  // in order
-  float largest[kWarps];
-  uint32_t candidate_count;
-};
-
-// Puts the top_k largest keys into `chosen`; each thread brings some. The top_k-th of the groups' best keys
-// is a bound that at least top_k keys reach, and few others do. Those are ranked by comparing each with each.
-__device__ void choose_experts(RouteShared& shared, const uint64_t (&keys)[kKeys], uint32_t top_k) {
-  uint64_t best = 0;
-#pragma unroll
-  for (uint32_t i = 0; i < kKeys; ++i) best = max(best, keys[i]);
-#pragma unroll
-  for (uint32_t s = kGroup / 2; s > 0; s /= 2) best = max(best, __shfl_xor_sync(kAllLanes, best, s));
-  if (threadIdx.x % kGroup == 0) shared.group_best[threadIdx.x / kGroup] = best;
-  __syncthreads();
-  // By every warp for itself.
-  best = shared.group_best[lane_index()];
-  const bool is_bound = best != 0 && count_larger(shared.group_best, kGroups, best) == top_k - 1;
-  const int lane = __ffs(static_cast<int>(__ballot_sync(kAllLanes, is_bound))) - 1;
-  // Fewer groups with an expert than are to be chosen: no bound, all experts are ranked.
-  const uint64_t bound = lane >= 0 ? shared.group_best[lane] : 1;
-#pragma unroll
-  for (uint32_t i = 0; i < kKeys; ++i) {
-    if (keys[i] >= bound) shared.candidates[atomicAdd(&shared.candidate_count, 1u)] = keys[i];
-  }
-  __syncthreads();
-  const uint32_t count = shared.candidate_count;
-  for (uint32_t c = threadIdx.x; c < count; c += kThreads) {
-    const uint64_t key = shared.candidates[c];
-    const uint32_t place = count_larger(shared.candidates, count, key);
-    if (place < top_k) shared.chosen[place] = key;
-  }
-  __syncthreads();
-}
-
 // Block: a row.
-__global__ void __launch_bounds__(kThreads) route_kernel(RouteArgs args) {
+__global__ void __launch_bounds__(kRouteThreads) route_kernel(RouteArgs args) {
   __shared__ RouteShared shared;
   let_next_kernel_begin();
   await_earlier_kernels();
-  const uint32_t row = blockIdx.x, experts = args.experts, top_k = args.top_k;
-  const float* logits = args.logits.data + row * args.logits.stride;
-  if (threadIdx.x == 0) shared.candidate_count = 0;
-  float logit[kKeys], largest = -__builtin_inff();
-#pragma unroll
-  for (uint32_t i = 0; i < kKeys; ++i) {
-    const uint32_t e = threadIdx.x + i * kThreads;
-    logit[i] = e < experts ? logits[e] : -__builtin_inff();
-    largest = logit[i] > largest ? logit[i] : largest;
-  }
-  for (uint32_t s = kWarp / 2; s > 0; s /= 2) {
-    const float other = __shfl_xor_sync(kAllLanes, largest, s);
-    largest = other > largest ? other : largest;
-  }
-  if (lane_index() == 0) shared.largest[warp_index()] = largest;
-  __syncthreads();
-#pragma unroll
-  for (uint32_t w = 0; w < kWarps; ++w) largest = shared.largest[w] > largest ? shared.largest[w] : largest;
-  float value[kKeys];
-#pragma unroll
-  for (uint32_t i = 0; i < kKeys; ++i) {
-    const uint32_t e = threadIdx.x + i * kThreads;
-    value[i] = exp_value(logit[i] - largest);
-    if (e < experts) shared.values[e] = value[i];
-  }
-  __syncthreads();
-  const float total = sum_f32(shared.values, experts);
-  uint64_t keys[kKeys];
-#pragma unroll
-  for (uint32_t i = 0; i < kKeys; ++i) {
-    const uint32_t e = threadIdx.x + i * kThreads;
-    keys[i] = e < experts ? router_key(value[i] / total, e) : 0;
-  }
-  choose_experts(shared, keys, top_k);
-  if (warp_index() > 0) return;
+  route_row(args, blockIdx.x, shared);
+}
 
-  const uint64_t at = uint64_t{row} * top_k;
-  const uint32_t k = min(lane_index(), top_k - 1);
-  const uint32_t expert = args.forced_ids != nullptr ? args.forced_ids[at + k]
-                                                     : 0xffffffffu - static_cast<uint32_t>(shared.chosen[k]);
-  const float probability = shared.values[expert] / total;
-  float sum = 0.0f;
-#pragma unroll 8
-  for (uint32_t i = 0; i < top_k; ++i) sum += __shfl_sync(kAllLanes, probability, static_cast<int>(i));
-  if (lane_index() >= top_k) return;
-  args.ids[at + lane_index()] = static_cast<uint16_t>(expert);
-  args.weights[at + lane_index()] = probability / sum;
+// One block: a window of one row.
+__global__ void __launch_bounds__(kRouteThreads)
+    route_and_dispatch_kernel(RouteArgs route, DispatchArgs dispatch) {
+  __shared__ RouteShared shared;
+  __shared__ DispatchShared pairs;
+  let_next_kernel_begin();
+  await_earlier_kernels();
+  route_row(route, 0, shared);
+  __syncthreads();  // the ids are there
+  dispatch_small(dispatch, pairs);
+}
+
+void check(const RouteArgs& args) {
+  CHECK(args.rows > 0 && args.experts <= kExpertsMax, "{} experts", args.experts);
+  CHECK(args.top_k > 0 && args.top_k <= args.experts && args.top_k <= kExpertsPerTokenMax, "{} of {} experts",
+        args.top_k, args.experts);
 }
 
 }  // namespace
 
 void route(const RouteArgs& args, cudaStream_t stream) {
-  CHECK(args.rows > 0 && args.experts <= kExpertsMax, "{} experts", args.experts);
-  CHECK(args.top_k > 0 && args.top_k <= args.experts && args.top_k <= kExpertsPerTokenMax, "{} of {} experts",
-        args.top_k, args.experts);
-  launch(route_kernel, {.grid = args.rows, .block = kThreads, .early = true}, stream, args);
+  check(args);
+  launch(route_kernel, {.grid = args.rows, .block = kRouteThreads, .early = true}, stream, args);
+}
+
+void route_and_dispatch(const RouteArgs& args, const DispatchArgs& dispatch, cudaStream_t stream) {
+  if (args.rows > 1) {
+    route(args, stream);
+    dispatch_experts(dispatch, stream);
+    return;
+  }
+  check(args);
+  check_dispatch(dispatch);
+  launch(route_and_dispatch_kernel, {.grid = 1, .block = kRouteThreads, .early = true}, stream, args,
+         dispatch);
 }
 
 }  // namespace strata::gpu_worker::cuda

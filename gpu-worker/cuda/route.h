@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "gpu-worker/cuda/device_types.h"
+#include "gpu-worker/cuda/dispatch.h"
 
 namespace strata::gpu_worker::cuda {
 
@@ -22,5 +23,7 @@ struct RouteArgs {
   const uint16_t* forced_ids = nullptr;
 };
 void route(const RouteArgs& args, cudaStream_t stream);
+// Also dispatch_experts() of the ids that it chooses; one launch in all for one row.
+void route_and_dispatch(const RouteArgs& args, const DispatchArgs& dispatch, cudaStream_t stream);
 
 }  // namespace strata::gpu_worker::cuda

@@ -18,10 +18,12 @@ constexpr uint64_t kReserveShare = 16;  // of the card
 // Experts of a batch of copies: long enough copies for full speed, few enough that the first kernels begin
 // soon.
 constexpr uint32_t kBatchExperts = 64;
-constexpr uint32_t kRingBatches = 4;
+constexpr uint32_t kRingBatchesMin = 2, kRingBatchesMax = 4;
+constexpr uint64_t kRingShare =
+    16;  // of what weights and sequences leave, at most, as far as kRingBatchesMin allows
 // engine.prefill_chunk_tokens: auto takes the largest chunk whose buffers need at most this share of what
 // weights and sequences leave: the arena is worth more to answers than larger chunks are to prompts.
-constexpr uint64_t kChunkShare = 4;
+constexpr uint64_t kChunkShare = 8;
 constexpr uint32_t kChunkTokensMin = 128;
 
 KvFormat kv_format(const config::Settings& settings) {
@@ -94,7 +96,6 @@ Result<VramPlan> make_vram_plan(const model::ModelWeights& weights, const config
   memory.available_bytes = available_vram(settings, vram);
   plan.kv = kv_format(settings);
   plan.batch_experts = std::min(kBatchExperts, experts_max);
-  plan.ring_batches = kRingBatches;
   plan.limits = {.rows = 0,
                  .segments = memory.sequences,
                  .logit_rows = memory.sequences,
@@ -104,9 +105,13 @@ Result<VramPlan> make_vram_plan(const model::ModelWeights& weights, const config
   const uint64_t weights_bytes = counted([&](Placer& placer) { place_model(weights, placer, nullptr); });
   const uint64_t state_bytes = counted(
       [&](Placer& placer) { place_state(config, memory.sequences, context_tokens, plan.kv, placer); });
-  const uint64_t staging_bytes = plan.staging_slots() * memory.slot_bytes;
   const auto left_of = [](uint64_t all, uint64_t used) { return all > used ? all - used : 0; };
-  const uint64_t left = left_of(memory.available_bytes, weights_bytes + state_bytes + staging_bytes);
+  const uint64_t left_with_ring = left_of(memory.available_bytes, weights_bytes + state_bytes);
+  plan.ring_batches = static_cast<uint32_t>(
+      std::clamp<uint64_t>(left_with_ring / kRingShare / (plan.batch_experts * memory.slot_bytes),
+                           kRingBatchesMin, kRingBatchesMax));
+  const uint64_t staging_bytes = plan.staging_slots() * memory.slot_bytes;
+  const uint64_t left = left_of(left_with_ring, staging_bytes);
 
   const bool forced_routing = !settings.engine_synthetic_routing().empty();
   const auto chosen_chunk = settings.engine_prefill_chunk_tokens().number;

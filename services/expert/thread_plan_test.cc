@@ -95,6 +95,14 @@ TEST_F(ThreadPlanTest, LeavesOneCoreForWindowLoopAndGatewayBesideAGpuAndTheSibli
   EXPECT_EQ(plan_window_loop(settings_, machine(kSixteenCoresWithSiblings)).text(), "on CPU 0, spinning");
 }
 
+TEST_F(ThreadPlanTest, LeavesAnotherCoreWhereTheGatewayHasNoSiblingToRunOn) {
+  device("cuda", 0);
+  const ThreadPlan chosen = plan(0, machine(kSixteenCores));
+  EXPECT_EQ(chosen.cpus, range(1, 15));
+  EXPECT_FALSE(chosen.wait.yield);
+  EXPECT_EQ(plan(0, machine("core:8 pu:1")).threads, 7U) << "few cores: none to spare";
+}
+
 TEST_F(ThreadPlanTest, UsesSiblingsOnlyWhenToldSoManyThreads) {
   device("host", 16);
   const ThreadPlan by_itself = plan(0, machine(kSixteenCoresWithSiblings));
