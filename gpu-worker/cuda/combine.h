@@ -11,8 +11,8 @@ namespace strata::gpu_worker::cuda {
 // bits:
 //   y = by fma from 0 over k ascending: weight_k * part_k;   y = fma(sigmoid(shared_gate), shared, y);   X[c]
 //   = fma(inject[c], y, X[c])
-// One launch. A thread takes one column of one row and asks for all its parts at once, so that parts in host
-// memory (PCIe) are read side by side. Moves 4*(k + 1 + 2*C)*H bytes per row.
+// One launch. A thread takes one column of one row (four, if there are many rows) and asks for all its parts
+// at once, so that parts in host memory (PCIe) are read side by side. Moves 4*(k + 1 + 2*C)*H bytes per row.
 struct CombineArgs {
   uint32_t rows = 0;
   uint32_t hidden = 0;                 // H

@@ -10,6 +10,7 @@ namespace {
 struct CombineCase {
   uint32_t rows = 3, hidden = 96, top_k = 10, streams = 4;
   bool has_remote = true, has_shared = true;
+  uint32_t away_shift = 0;  // floats from an aligned place to the parts in host memory
 };
 
 void expect_same_sum(const CombineCase& c) {
@@ -21,14 +22,14 @@ void expect_same_sum(const CombineCase& c) {
              gates = random_floats(random, c.rows, 3.0f),
              inject = random_floats(random, std::size_t{c.rows} * c.streams),
              x = random_floats(random, std::size_t{c.rows} * c.streams * c.hidden);
-  auto pinned = PinnedBuffer<float>::create(away.size());
+  auto pinned = PinnedBuffer<float>::create(away.size() + c.away_shift);
   ASSERT_TRUE(pinned.has_value());
-  std::copy(away.begin(), away.end(), pinned->span().begin());
+  std::copy(away.begin(), away.end(), pinned->span().begin() + c.away_shift);
   std::vector<uint64_t> remote(pairs);
   std::vector<const float*> part_of(pairs);
   for (std::size_t pair = 0; pair < pairs; ++pair) {
     const bool is_away = c.has_remote && random.below(2) == 0;
-    remote[pair] = is_away ? reinterpret_cast<uint64_t>(pinned->data() + pair * c.hidden) : 0;
+    remote[pair] = is_away ? reinterpret_cast<uint64_t>(pinned->data() + c.away_shift + pair * c.hidden) : 0;
     part_of[pair] = (is_away ? away : parts).data() + pair * c.hidden;
   }
 
@@ -72,6 +73,11 @@ TEST(CombineTest, PartsHereAndInHostMemory) { expect_same_sum({}); }
 TEST(CombineTest, AllPartsHere) { expect_same_sum({.has_remote = false}); }
 TEST(CombineTest, WithoutASharedExpert) { expect_same_sum({.has_shared = false}); }
 TEST(CombineTest, WithoutStreams) { expect_same_sum({.streams = 0}); }
+TEST(CombineTest, ManyRows) {
+  expect_same_sum({.rows = 67, .hidden = 324});
+  expect_same_sum({.rows = 67, .hidden = 36, .top_k = 17, .streams = 3, .away_shift = 1});
+  expect_same_sum({.rows = 67, .hidden = 37, .has_remote = false});
+}
 TEST(CombineTest, OddSizes) {
   expect_same_sum({.rows = 1, .hidden = 33, .top_k = 1, .streams = 2});
   expect_same_sum({.rows = 5, .hidden = 7, .top_k = 32, .streams = 8});
