@@ -45,7 +45,8 @@ void scores(const AttentionArgs& args, const ScoreTile& tile, cudaStream_t strea
          {.grid = dim3(pieces(shape.attended_max(args.cache.capacity), tile.tile_tokens),
                        shape.kv_heads * pieces(group, kScoreHeads), tile.row_count),
           .block = dim3(std::min(items, kScoreWarpsMax) * kWarp),
-          .shared_bytes = std::size_t{heads} * shape.head_dim * sizeof(float) + staged_bytes},
+          .shared_bytes = std::size_t{heads} * shape.head_dim * sizeof(float) + staged_bytes,
+          .early = true},
          stream, args, tile, aligned);
 }
 
@@ -82,7 +83,8 @@ void values(const AttentionArgs& args, const ScoreTile& tile, cudaStream_t strea
            {.grid = dim3(pieces(shape.head_dim, kWarp), shape.kv_heads * pieces(group, kShortHeads),
                          tile.row_count),
             .block = dim3(kShortThreads),
-            .shared_bytes = kShortBytes<kFormat>},
+            .shared_bytes = kShortBytes<kFormat>,
+            .early = true},
            stream, args, tile);
   } else if (shape.head_dim % (2 * kWarp) == 0) {
     group % 12 == 0 ? values_long<kFormat, 12, 2>(args, tile, stream)

@@ -57,6 +57,8 @@ __device__ float score_of_keys(const float* pooled, uint32_t first_key, uint32_t
 // Grid: (tiles of keys, or fewer blocks that take several, groups of rows).
 __global__ void __launch_bounds__(kScoreWarps* kWarp, 2)
     block_scores_kernel(AttentionBlocksArgs args, RowTile tile, uint32_t rows_at_once) {
+  let_next_kernel_begin();
+  await_earlier_kernels();
   float* queries = dynamic_shared<float>();  // (rows_at_once, ni, di)
   const uint32_t heads = args.shape.indexer_heads, dim = args.shape.indexer_dim, width = heads * dim;
   const uint32_t begin = blockIdx.y * rows_at_once, end = min(begin + rows_at_once, tile.row_count);
@@ -93,6 +95,8 @@ __global__ void __launch_bounds__(kScoreWarps* kWarp, 2)
 // order.
 __global__ void __launch_bounds__(1024) choose_kernel(AttentionBlocksArgs args, RowTile tile) {
   __shared__ RadixShared shared;
+  let_next_kernel_begin();
+  await_earlier_kernels();
   const uint32_t row = tile.first_row + blockIdx.x;
   const uint32_t blocks = complete_blocks(args, row), wanted = args.shape.blocks_chosen();
   uint32_t* chosen = args.chosen + uint64_t{row} * wanted;
@@ -129,12 +133,13 @@ void attention_blocks(const AttentionBlocksArgs& args, cudaStream_t stream) {
       launch(block_scores_kernel,
              {.grid = dim3(std::min(key_tiles, std::max(kScoreBlocks / groups, kScoreBlocksMin)), groups),
               .block = dim3(kScoreWarps * kWarp),
-              .shared_bytes = rows_at_once * query_bytes},
+              .shared_bytes = rows_at_once * query_bytes,
+              .early = true},
              stream, args, tile, rows_at_once);
     }
     launch(choose_kernel,
-           {.grid = dim3(tile.row_count), .block = dim3(rows < kManyRows ? 1024 : 256), .shared_bytes = 0},
-           stream, args, tile);
+           {.grid = dim3(tile.row_count), .block = rows < kManyRows ? 1024 : 256, .early = true}, stream,
+           args, tile);
   }
 }
 

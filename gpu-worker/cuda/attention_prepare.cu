@@ -104,6 +104,8 @@ __device__ void indexer_key(const AttentionPrepareArgs& args, const RowInfo& inf
 }
 
 __global__ void prepare_kernel(AttentionPrepareArgs args) {
+  let_next_kernel_begin();
+  await_earlier_kernels();
   const AttentionShape& shape = args.shape;
   const uint32_t per_row = warps_per_row(shape);
   const uint32_t item = blockIdx.x * kWarpsPerBlock + warp_index();
@@ -166,7 +168,8 @@ void attention_prepare(const AttentionPrepareArgs& args, cudaStream_t stream) {
          {.grid = dim3(static_cast<uint32_t>((warps + kWarpsPerBlock - 1) / kWarpsPerBlock)),
           .block = dim3(kWarpsPerBlock * kWarp),
           .shared_bytes = std::size_t{kWarpsPerBlock} * kStageArrays *
-                          std::max(shape.head_dim, shape.indexer_dim) * sizeof(float)},
+                          std::max(shape.head_dim, shape.indexer_dim) * sizeof(float),
+          .early = true},
          stream, args);
 }
 

@@ -61,6 +61,8 @@ __global__ void __launch_bounds__(kScoreWarpsMax* kWarp, 2)
     attention_scores_kernel(AttentionArgs args, ScoreTile tile, bool aligned) {
   __shared__ uint32_t largest[kScoreHeads];
   __shared__ uint32_t tokens[kScoreTileMin];
+  let_next_kernel_begin();
+  await_earlier_kernels();
   const uint32_t row = tile.first_row + blockIdx.z, dim = args.shape.head_dim;
   const RowInfo info = args.window.rows[row];
   const Attended attended = attended_by(args, row, info.position);

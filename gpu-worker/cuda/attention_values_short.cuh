@@ -62,6 +62,8 @@ __global__ void __launch_bounds__(kShortThreads)
   constexpr uint32_t kBringers = kShortBringers * kWarp;
   constexpr uint32_t kCopies = kShortTile * kChunks / kBringers;  // of a thread and tile
   static_assert(kCopies > 0 && kBringers == kShortHeads * kSumLanes);
+  let_next_kernel_begin();
+  await_earlier_kernels();
   auto& shared = *dynamic_shared<ShortShared>();
   std::byte* stages = dynamic_shared<std::byte>() + sizeof(ShortShared);
   const uint32_t row = tile.first_row + blockIdx.z, dim = args.shape.head_dim;
