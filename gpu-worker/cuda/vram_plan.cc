@@ -19,11 +19,11 @@ constexpr uint64_t kReserveShare = 16;  // of the card
 // soon.
 constexpr uint32_t kBatchExperts = 64;
 constexpr uint32_t kRingBatchesMin = 2, kRingBatchesMax = 4;
-constexpr uint64_t kRingShare =
-    16;  // of what weights and sequences leave, at most, as far as kRingBatchesMin allows
+// Of what weights and sequences leave, at most, as far as kRingBatchesMin allows.
+constexpr uint64_t kRingShare = 16;
 // engine.prefill_chunk_tokens: auto takes the largest chunk whose buffers need at most this share of what
 // weights and sequences leave: the arena is worth more to answers than larger chunks are to prompts.
-constexpr uint64_t kChunkShare = 8;
+constexpr uint64_t kChunkShare = 6;
 constexpr uint32_t kChunkTokensMin = 128;
 
 KvFormat kv_format(const config::Settings& settings) {
