@@ -47,7 +47,7 @@ struct Attended {
   __device__ uint32_t token(uint32_t at) const {
     if (at >= chosen_tokens) return tail_begin + (at - chosen_tokens);
     const uint32_t block = at / block_tokens;
-    return __ldg(chosen + block) * block_tokens + (at - block * block_tokens);
+    return chosen[block] * block_tokens + (at - block * block_tokens);
   }
 };
 __device__ inline Attended attended_by(const AttentionArgs& args, uint32_t row, uint32_t position) {

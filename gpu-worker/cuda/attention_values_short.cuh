@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kShortThreads)
 #pragma unroll
       for (uint32_t c = 0; c < kCopies; ++c) {
         const uint32_t at = min(tile_index * kShortTile + (b + c * kBringers) / kChunks, attended.count - 1);
-        if (chunk == 0) scales[c] = __ldg(place.scales + uint64_t{attended.token(at)} * args.shape.kv_heads);
+        if (chunk == 0) scales[c] = place.scales[uint64_t{attended.token(at)} * args.shape.kv_heads];
       }
     }
   };

@@ -20,7 +20,8 @@ uint32_t CpuShare::bucket(uint32_t rows) {
 void CpuShare::window_took(uint32_t rows, double cpu_wait, double window) {
   double& share = shares_[bucket(rows)];
   if (cpu_wait < kWaitsLittle * window) share += kStep;
-  if (cpu_wait > kWaitsLong * window) share -= kStep;
+  // Far off, as with few cores at the beginning, in few windows.
+  if (cpu_wait > kWaitsLong * window) share -= std::max(kStep, share * cpu_wait / window / 2);
   share = std::clamp(share, 0.0, 1.0);
 }
 

@@ -36,8 +36,8 @@ __device__ inline void copies_wait();
 
 // For kernels that are launched early (LaunchShape::early), while the kernel before them in the stream still
 // runs. They may load weights before await_earlier_kernels(); what earlier kernels write or read they touch
-// only behind it, and every thread that does comes past it. Where the kernel was not launched early it costs
-// nothing.
+// only behind it, and every thread that does comes past it. Not through __ldg(): that is for what nobody
+// writes while the kernel is there. Where the kernel was not launched early it costs nothing.
 __device__ inline void await_earlier_kernels();
 // From here on the next kernel of the stream may begin, if it is one of those. Best called first of all; what
 // this kernel writes is still only seen by the next one when this one has ended.

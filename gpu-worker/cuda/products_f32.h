@@ -26,7 +26,7 @@ uint64_t scratch_floats(uint32_t weight_rows, uint32_t cols, uint32_t rows);
 // One launch for few rows, three or four for many, which use `scratch`. Gives the bits of
 // quant::multiply(..., Numerics::kExact); a row's bits depend on that row alone. Rows of x that begin at
 // multiples of 16 bytes are copied faster. A matrix may be read up to the next multiple of 16 bytes behind
-// its end. Few rows: moves the weights once (per 8 rows of x, from the cache). Many: bound by arithmetic.
+// its end. Few rows: moves the weights once (per 4 rows of x, from the cache). Many: bound by arithmetic.
 void multiply_f32(std::span<const ProductJob> jobs, FloatRows x, uint32_t rows, cudaStream_t stream,
                   FloatScratch scratch = {});
 

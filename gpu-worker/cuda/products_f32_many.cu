@@ -329,6 +329,7 @@ Plan make_plan(uint32_t weight_tiles, uint32_t token_tiles, uint32_t cols, Float
     plan.weight_tiles = std::min(weight_tiles, std::max(places / 2, places - std::min(token_tiles, places)));
     plan.token_tiles = std::min(token_tiles, places - plan.weight_tiles);
   }
+  if (shared_bytes(1) > shared_bytes_max()) return {};
   while (shared_bytes(plan.classes) > shared_bytes_max()) plan.classes /= 2;
   // Long rows take a block so long that the last ones should not be alone on the GPU.
   const uint32_t wanted = multiprocessors() * (cols >= 2048 ? 4 : 1);

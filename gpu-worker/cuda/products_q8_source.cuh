@@ -27,7 +27,7 @@ struct ProductTile {
     return x + (x_pairs == nullptr ? token : x_pairs[token] / top_k) * x_stride;
   }
   __device__ uint32_t out_row_index(uint32_t token) const {
-    return out_pairs == nullptr ? token : __ldg(out_pairs + token);
+    return out_pairs == nullptr ? token : out_pairs[token];
   }
   __device__ float* out_row(uint32_t token) const { return out + out_row_index(token) * out_stride; }
 };

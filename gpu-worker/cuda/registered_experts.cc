@@ -67,10 +67,11 @@ void RegisteredExperts::run(const model::ModelWeights& weights) {
   for (const auto& range : ranges) wanted += range.size();
   const uint64_t available = sys::available_memory_bytes();
   std::string refusal;
-  if (wanted > available / 100 * kAvailablePercent)
+  const bool too_many = wanted > available / 100 * kAvailablePercent;
+  if (too_many)
     refusal = fmt::format("{} MiB of experts, {} MiB of memory available", wanted >> 20, available >> 20);
   for (const auto& range : ranges) {
-    if (!refusal.empty() || stopping_.load(std::memory_order_relaxed)) break;
+    if (too_many || stopping_.load(std::memory_order_relaxed)) break;
     // CUDA's interface takes a plain pointer; with this flag it only reads.
     auto* base = const_cast<std::byte*>(range.data());
     const cudaError_t error = cudaHostRegister(
@@ -83,8 +84,10 @@ void RegisteredExperts::run(const model::ModelWeights& weights) {
     ranges_.push_back(base);
     locked += range.size();
   }
+  if (stopping_.load(std::memory_order_relaxed)) return;
   if (!refusal.empty()) {
-    obs::warn("device", "experts cannot be locked in memory, long prompts are read more slowly: {}", refusal);
+    obs::warn("device", "{} of {} MiB of experts are locked in memory, long prompts are read more slowly: {}",
+              locked >> 20, wanted >> 20, refusal);
   } else {
     obs::info("device", "{} MiB of experts are locked in memory", locked >> 20);
   }

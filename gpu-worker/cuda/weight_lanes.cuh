@@ -1,6 +1,6 @@
 #pragma once
-// Weights of a row as a thread meets them that has one of the 64 lanes of a sum, or four neighbouring ones:
-// for rows in shared memory, of the types that has_direct_reader() names.
+// Weights of a row as a thread meets them that has one, two or four neighbouring ones of the 64 lanes of a
+// sum, of the types that has_direct_reader() names.
 
 #include "gpu-worker/cuda/formats.cuh"
 #include "gpu-worker/cuda/reductions.cuh"

@@ -81,7 +81,8 @@ struct Settings : PropertySet {
       this,
       "engine.prefill_chunk_tokens",
       "Prompt tokens read in one window; longer prompts take several, between which "
-      "running answers go on. auto: 128 on the host device, the largest chunk that fits on the cuda device.",
+      "running answers go on. auto: 128 on the host device; on the cuda device the largest chunk whose "
+      "buffers take at most a sixth of the memory left.",
       {.unit = Unit::kTokens, .applies = Applies::kRestartGpuWorker, .example = "128"},
       Count::automatic(),
       {.min = Count(1), .max = Count(kPrefillChunkTokensMax)}};
@@ -166,7 +167,8 @@ struct Settings : PropertySet {
       this,
       "cpu_experts.threads",
       "Threads of each expert worker; 0: one per fast physical core (half of them beside the host device), "
-      "within the CPU quota, less one core for the gateway and the window loop.",
+      "within the CPU quota, less one core for the gateway and the window loop, and another one for every 16 "
+      "where cores have no siblings.",
       {.unit = Unit::kThreads, .applies = Applies::kRestartAll, .example = "8"},
       0,
       {.min = 0, .max = kExpertThreadsMax}};

@@ -45,12 +45,12 @@ class Planner {
     // cores; beside a GPU all but the window loop's and, where no siblings are left to everybody else, one in
     // kCoresPerSpare: on 16 such cores a layer's misses took as long with 13 threads as with 15, and the
     // longest pauses were shorter.
-    const auto for_experts = [&](uint32_t cores, bool with_window_loop) {
-      if (host_) return cores / 2;
-      return with_window_loop ? cores - std::min(cores, 1 + (siblings_ ? 0 : cores / kCoresPerSpare)) : cores;
+    const auto for_experts = [&](uint32_t cores, uint32_t taken) {
+      return host_ ? cores / 2 : cores - std::min(cores, taken);
     };
-    const uint32_t by_cores = for_experts(core_count(index), beside_the_device(index)) / sharing(index);
-    const uint32_t by_quota = for_experts(busy_max_, true) / std::max(1U, workers_);
+    const uint32_t cores = core_count(index), spare = siblings_ ? 0 : cores / kCoresPerSpare;
+    const uint32_t by_cores = for_experts(cores, beside_the_device(index) ? 1 + spare : 0) / sharing(index);
+    const uint32_t by_quota = for_experts(busy_max_, 1) / std::max(1U, workers_);
     return std::clamp(std::min(by_cores, by_quota), 1U, kExpertThreadsMax);
   }
 

@@ -182,6 +182,13 @@ TEST_F(ThreadPlanTest, PutsOneWorkerOnEachNumaNode) {
   EXPECT_TRUE(second.text().ends_with(" of NUMA node 1, spinning")) << second.text();
 }
 
+TEST_F(ThreadPlanTest, SparesCoresOnlyBesideTheWindowLoop) {
+  device("cuda", 0);
+  const sys::Topology topology = machine("pack:2 numa:1 l3:4 core:8 pu:1");
+  EXPECT_EQ(plan(0, topology).threads, 29U);
+  EXPECT_EQ(plan(1, topology).threads, 31U) << "half of what all but the window loop's core are";
+}
+
 TEST_F(ThreadPlanTest, SharesTheNodesAmongMoreWorkers) {
   device("cuda", 0);
   settings_.cpu_experts_workers.set(4);

@@ -1,8 +1,10 @@
 #include "services/gguf/mapped_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -62,10 +64,12 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return MappedFile({});  // mmap() refuses empty ranges
   void* begin = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
-  // Where the system can (tmpfs with shmem_enabled=advise, some file systems): an expert is 2 MB in 500 small
-  // pages.
-  if (begin != MAP_FAILED) static_cast<void>(::madvise(begin, size, MADV_HUGEPAGE));
   if (begin == MAP_FAILED) return system_failure(path, "map");
+  // A file in memory: an expert is 2 MB in 500 small pages. Of a file on a disk every fault would read
+  // megabytes.
+  struct statfs system = {};
+  if (::fstatfs(file.fd, &system) == 0 && system.f_type == TMPFS_MAGIC)
+    static_cast<void>(::madvise(begin, size, MADV_HUGEPAGE));
   return MappedFile({static_cast<const std::byte*>(begin), size});
 }
 
