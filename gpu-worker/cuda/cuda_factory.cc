@@ -5,7 +5,7 @@
 namespace strata::gpu_worker {
 namespace {
 
-// Table rows of prompts (16 ms for 8,192 with four threads) and, rarely, experts of a lost worker.
+// Table rows of prompts and, rarely, experts of a lost worker.
 constexpr uint32_t kHostThreads = 8;
 
 class CudaFactory final : public DeviceFactory {
