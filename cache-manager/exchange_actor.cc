@@ -55,11 +55,11 @@ void ExchangeActor::on(Granted message) {
   const Grant& grant = *message.grant;
   const shm::UsageHeader& shape = grant.usage.header();
   auto policy = options_.make_policy(
-      options_.policy,
-      {.shape = {.layers = shape.layers, .experts = shape.experts},
-       .slots = grant.slot_count,
-       .decay_tokens = options_.decay_tokens,
-       .profile = options_.fill_profile.empty() ? learned_.shares() : options_.fill_profile});
+      options_.policy, {.shape = {.layers = shape.layers, .experts = shape.experts},
+                        .slots = grant.slot_count,
+                        .decay_tokens = options_.decay_tokens,
+                        .profile = options_.fill_profile.empty() ? learned_.shares() : options_.fill_profile,
+                        .experts_of_layer = options_.experts_per_layer});
   if (!policy) return give_up_attachment(policy.error());
   if (shape.layers != learned_.profile().layers || shape.experts != learned_.profile().experts) {
     return give_up_attachment(fail(
@@ -107,7 +107,10 @@ void ExchangeActor::on(Look) {
   if (grant_ != nullptr) {
     UsageReader::Delta delta = usage_.take(grant_->usage);
     if (delta.decode_tokens > 0) {
-      policy_->observe(delta.decode_uses, delta.decode_tokens);
+      policy_->observe({.decode_uses = delta.decode_uses,
+                        .decode_tokens = delta.decode_tokens,
+                        .prefill_uses = {},
+                        .prefill_tokens = 0});
       learned_.add(delta.decode_uses, delta.decode_tokens);
     }
     // Nothing is exchanged for nobody: without new tokens there is no new reason.

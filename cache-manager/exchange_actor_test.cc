@@ -118,9 +118,9 @@ struct ScriptedPolicy final : residency::Policy {
   explicit ScriptedPolicy(Script& its_script) : script(its_script) {}
 
   std::string_view name() const override { return "scripted"; }
-  void observe(std::span<const uint32_t> uses, uint64_t tokens) override {
-    script.uses.assign(uses.begin(), uses.end());
-    script.tokens += tokens;
+  void observe(const residency::Usage& usage) override {
+    script.uses.assign(usage.decode_uses.begin(), usage.decode_uses.end());
+    script.tokens += usage.decode_tokens;
   }
   std::vector<Proposal> propose(std::span<const SlotView> slots, uint32_t budget) override {
     script.seen.assign(slots.begin(), slots.end());
@@ -134,6 +134,7 @@ struct ScriptedPolicy final : residency::Policy {
     return proposals;
   }
   std::span<const uint32_t> quotas() const override { return quotas_; }
+  Status control(residency::Control) override { return {}; }
 
   Script& script;
   std::vector<uint32_t> quotas_{2, 1};

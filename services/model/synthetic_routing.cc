@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "services/base/check.h"
-#include "services/model/routing_trace.h"
+#include "services/residency/trace.h"
 
 namespace strata::model {
 namespace {
@@ -139,17 +139,17 @@ class DrawnRouting final : public RoutingOverride {
 
 class ReplayedRouting final : public RoutingOverride {
  public:
-  ReplayedRouting(RoutingTrace trace, const SyntheticRoutingSpec& spec, const RoutingShape& shape)
+  ReplayedRouting(residency::RoutingTrace trace, const SyntheticRoutingSpec& spec, const RoutingShape& shape)
       : trace_(std::move(trace)), seed_(spec.seed), experts_(shape.experts) {}
 
   void choose(uint32_t layer, RoutingPlace place, std::span<uint16_t> ids) override {
-    const RoutingTrace::Conversation& conversation =
+    const residency::RoutingTrace::Conversation& conversation =
         trace_.conversations[place.sequence % trace_.conversations.size()];
     const uint32_t stretch = experts_[layer] / trace_.experts;
     Draws draws(seed_, layer, place_draws(place));
     std::size_t filled = 0;
-    for (uint32_t ahead = 0; ahead < conversation.tokens && filled < ids.size(); ++ahead) {
-      const uint32_t token = (place.position + ahead) % conversation.tokens;
+    for (std::size_t ahead = 0; ahead < conversation.tokens.size() && filled < ids.size(); ++ahead) {
+      const std::size_t token = (place.position + ahead) % conversation.tokens.size();
       for (const uint16_t recorded : trace_.picks(conversation, token, layer % trace_.layers)) {
         const uint32_t id = recorded * stretch + (stretch > 1 ? draws.below(stretch) : 0);
         if (filled == ids.size() || contains(ids.first(filled), id)) continue;
@@ -161,7 +161,7 @@ class ReplayedRouting final : public RoutingOverride {
   }
 
  private:
-  const RoutingTrace trace_;
+  const residency::RoutingTrace trace_;
   const uint64_t seed_;
   const std::vector<uint32_t> experts_;
 };
@@ -238,7 +238,7 @@ Result<SyntheticRoutingSpec> parse_synthetic_routing(std::string_view text) {
 Result<std::unique_ptr<RoutingOverride>> make_synthetic_routing(const SyntheticRoutingSpec& spec,
                                                                 const RoutingShape& shape) {
   if (spec.trace.empty()) return std::make_unique<DrawnRouting>(spec, shape);
-  TRY(RoutingTrace trace, read_routing_trace(spec.trace));
+  TRY(residency::RoutingTrace trace, residency::read_routing_trace(spec.trace));
   const uint32_t least = std::ranges::min(shape.experts);
   if (trace.experts > least) {
     return fail(Code::kInvalidArgument, "{}: is of {} experts a layer, the model has {}", spec.trace,

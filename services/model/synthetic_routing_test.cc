@@ -10,7 +10,7 @@
 #include <numeric>
 #include <set>
 
-#include "services/model/routing_trace.h"
+#include "services/residency/trace.h"
 
 namespace strata::model {
 namespace {
@@ -163,13 +163,13 @@ TEST(SyntheticRouting, NamesThePartOfTheTextThatIsWrong) {
 const std::string kDemoTrace = std::string(STRATA_SOURCE_DIR) + "/models/traces/routing.bin";
 
 TEST(ReplayedRouting, GivesWhatWasRecordedToAModelOfTheSameShape) {
-  const auto trace = read_routing_trace(kDemoTrace);
+  const auto trace = residency::read_routing_trace(kDemoTrace);
   ASSERT_TRUE(trace) << trace.error().message();
   EXPECT_EQ(trace->experts, 64u);
   auto routing = make("trace:" + kDemoTrace, shape_of(8, 64, trace->used));
   for (uint32_t sequence = 0; sequence < trace->conversations.size(); ++sequence) {
     const auto& conversation = trace->conversations[sequence];
-    for (uint32_t position = 0; position < conversation.tokens; ++position) {
+    for (uint32_t position = 0; position < conversation.tokens.size(); ++position) {
       const auto recorded = trace->picks(conversation, position, 3);
       ASSERT_EQ(choose(*routing, 3, {sequence, position}, trace->used),
                 Ids(recorded.begin(), recorded.end()));
@@ -179,12 +179,12 @@ TEST(ReplayedRouting, GivesWhatWasRecordedToAModelOfTheSameShape) {
 
 TEST(ReplayedRouting, IsStretchedOverMoreExpertsLayersAndPicks) {
   auto routing = make("trace:" + kDemoTrace, shape_of(48, 512, 10));
-  const auto trace = read_routing_trace(kDemoTrace);
+  const auto trace = residency::read_routing_trace(kDemoTrace);
   ASSERT_TRUE(trace);
   const Ids ids = choose(*routing, 20, {.sequence = 2, .position = 100000}, 10);
   EXPECT_EQ(std::set(ids.begin(), ids.end()).size(), 10u);
   const auto& conversation = trace->conversations[2];
-  const auto recorded = trace->picks(conversation, 100000 % conversation.tokens, 20 % trace->layers);
+  const auto recorded = trace->picks(conversation, 100000 % conversation.tokens.size(), 20 % trace->layers);
   for (uint32_t i = 0; i < trace->used; ++i) EXPECT_EQ(ids[i] / 8, recorded[i]) << "of each range of 8 one";
 }
 

@@ -1,6 +1,7 @@
 #include "services/residency/exchange_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "services/base/check.h"
@@ -16,6 +17,7 @@ struct Resident {
 struct LayerState {
   uint32_t held = 0;                // slots with an expert of this layer, or one on its way
   std::vector<bool> present;        // (experts) resident or incoming
+  std::vector<bool> pinned;         // (experts)
   std::vector<Resident> residents;  // possible victims
 };
 
@@ -36,7 +38,11 @@ class Planner {
   Planner(const PlanInput& input, std::span<const SlotView> slots, uint32_t budget)
       : input_(input), budget_(budget) {
     layers_.resize(input.shape.layers);
-    for (LayerState& layer : layers_) layer.present.resize(input.shape.experts);
+    for (LayerState& layer : layers_) {
+      layer.present.resize(input.shape.experts);
+      layer.pinned.resize(input.shape.experts);
+    }
+    for (const auto [layer, expert] : input.pins) layers_[layer].pinned[expert] = true;
     for (uint32_t slot = 0; slot < slots.size(); ++slot) take_in(slot, slots[slot]);
   }
 
@@ -55,14 +61,16 @@ class Planner {
       return;
     }
     const auto [layer, expert] = view.key;
-    CHECK(layer < input_.shape.layers && expert < input_.shape.experts, "slot {} holds layer {} expert {}",
+    CHECK(layer < input_.shape.layers && expert < input_.experts[layer], "slot {} holds layer {} expert {}",
           slot, layer, expert);
     ++layers_[layer].held;
     layers_[layer].present[expert] = true;
-    if (view.state == SlotView::State::kResident) layers_[layer].residents.push_back({slot, expert});
+    const bool may_go = view.state == SlotView::State::kResident && !layers_[layer].pinned[expert];
+    if (may_go) layers_[layer].residents.push_back({slot, expert});
   }
 
   double worth(uint32_t layer, uint32_t expert) const {
+    if (layers_[layer].pinned[expert]) return std::numeric_limits<double>::infinity();
     return input_.worth[std::size_t{layer} * input_.shape.experts + expert];
   }
   uint32_t budget_left() const { return budget_ - static_cast<uint32_t>(proposals_.size()); }
@@ -79,7 +87,7 @@ class Planner {
   // The `count` best absent experts of a layer, the best first.
   std::vector<Candidate> best_absent(uint32_t layer, std::size_t count) const {
     std::vector<Candidate> all;
-    for (uint32_t expert = 0; expert < input_.shape.experts; ++expert) {
+    for (uint32_t expert = 0; expert < input_.experts[layer]; ++expert) {
       if (!layers_[layer].present[expert]) all.push_back({layer, expert, 0, worth(layer, expert)});
     }
     count = std::min(count, all.size());

@@ -19,8 +19,10 @@ struct Margin {
 
 struct PlanInput {
   ModelShape shape;
-  std::span<const uint32_t> quotas;  // (layers)
-  std::span<const double> worth;     // (layers, experts)
+  std::span<const uint32_t> experts;  // (layers): how many each has
+  std::span<const uint32_t> quotas;   // (layers)
+  std::span<const double> worth;      // (layers, experts), finite
+  std::span<const ExpertKey> pins;    // worth more than any other, and never victims
   Margin margin;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 // The residency policy: a pure function of what it was told. No I/O, no clock, no threads; time is counted in
-// tokens. The cache manager runs it live, the simulator replays traces through the same code.
+// tokens. The cache manager runs it live, the simulator replays traces through the same code. A new policy is
+// one file (policy_lru.cc is the shortest example) and one line in policy_registry.cc.
 
 #include <cstdint>
 #include <memory>
@@ -15,7 +16,7 @@ namespace strata::residency {
 
 struct ModelShape {
   uint32_t layers = 0;
-  uint32_t experts = 0;  // per layer
+  uint32_t experts = 0;  // of the layer that has most
 };
 
 struct PolicyOptions {
@@ -23,12 +24,29 @@ struct PolicyOptions {
   uint32_t slots = 0;               // over all layers
   double decay_tokens = 256;        // decode tokens after which a use counts half
   std::vector<float> profile = {};  // (layers, experts) share of uses within the layer; empty: none
+  std::vector<uint32_t> experts_of_layer =
+      {};  // (layers), for layers with fewer; empty: all have shape.experts
 };
 
 struct ExpertKey {
   uint32_t layer = 0;
   uint32_t expert = 0;
   auto operator<=>(const ExpertKey&) const = default;
+};
+
+// What was used since the last look, (layers, experts) row-major, and how many tokens that comes from. A span
+// is empty when there were no such tokens.
+struct Usage {
+  std::span<const uint32_t> decode_uses;
+  uint64_t decode_tokens = 0;
+  std::span<const uint32_t> prefill_uses;
+  uint64_t prefill_tokens = 0;
+};
+
+// What an operator demands; replaces what was demanded before.
+struct Control {
+  std::vector<uint32_t> quotas;  // (layers), summing to the policy's own; empty: the policy decides
+  std::vector<ExpertKey> pins;   // never victims, and the first to come in
 };
 
 // What sits where, as the policy sees it. A slot in an exchange is neither free nor a possible victim.
@@ -47,17 +65,22 @@ class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
-  // Uses since the last call, (layers, experts) row-major; tokens: how many decode tokens they come from.
-  virtual void observe(std::span<const uint32_t> decode_uses, uint64_t tokens) = 0;
+  virtual void observe(const Usage& usage) = 0;
   // At most `budget` exchanges worth making now, the most valuable first. Free slots are filled before
   // anything is exchanged. Never two proposals for one slot or for one expert, never an expert that is
-  // resident or incoming.
+  // resident or incoming, or that its layer does not have; never a pinned victim.
   virtual std::vector<Proposal> propose(std::span<const SlotView> slots, uint32_t budget) = 0;
-  // Per-layer quotas, summing to options.slots, or to layers * experts if there are more slots than experts.
+  // Per-layer quotas, summing to options.slots, or to the experts there are if these are fewer.
   virtual std::span<const uint32_t> quotas() const = 0;
+  // From the next propose() on. kInvalidArgument, and everything stays as it was: quotas of another number of
+  // layers, above a layer's experts or of another sum than quotas(); a pin twice, of no expert of the model,
+  // or more of a layer than its quota.
+  virtual Status control(Control control) = 0;
 };
 
 // kInvalidArgument for an unknown name; the message lists the known ones.
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name, PolicyOptions options);
+
+std::vector<std::string> policy_names();  // in alphabetical order
 
 }  // namespace strata::residency

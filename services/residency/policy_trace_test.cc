@@ -3,68 +3,19 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "services/residency/slot_world.h"
-#include "tests/support/test_data.h"
+#include "services/residency/trace.h"
 
 namespace strata::residency {
 namespace {
 
-struct Conversation {
-  std::vector<uint8_t> roles;    // (tokens)
-  std::vector<uint8_t> experts;  // (tokens, layers, experts per token)
-};
-
-struct Trace {
-  ModelShape shape;        // with the draft layer, which is the last one
-  uint32_t per_token = 0;  // experts per token and layer
-  std::vector<Conversation> conversations;
-};
-
-constexpr uint8_t kGenerated = 2;
-
-class Bytes {
- public:
-  explicit Bytes(std::string bytes) : bytes_(std::move(bytes)) {}
-  std::string_view take(std::size_t size) {
-    const std::string_view taken = std::string_view(bytes_).substr(at_, size);
-    at_ += size;
-    return taken;
-  }
-  uint32_t u32() {
-    uint32_t value = 0;
-    std::memcpy(&value, take(4).data(), 4);
-    return value;
-  }
-  std::vector<uint8_t> u8s(std::size_t count) {
-    const std::string_view taken = take(count);
-    return {taken.begin(), taken.end()};
-  }
-  bool at_end() const { return at_ == bytes_.size(); }
-
- private:
-  std::string bytes_;
-  std::size_t at_ = 0;
-};
+using Trace = RoutingTrace;
+using Conversation = RoutingTrace::Conversation;
 
 Trace read_trace() {
-  Bytes bytes(tests::read_text(std::string(STRATA_SOURCE_DIR) + "/models/traces/routing.bin"));
-  EXPECT_EQ(bytes.take(8), "STRTRC01");
-  Trace trace;
-  trace.conversations.resize(bytes.u32());
-  trace.shape.layers = bytes.u32();
-  trace.shape.experts = bytes.u32();
-  trace.per_token = bytes.u32();
-  for (Conversation& conversation : trace.conversations) {
-    const uint32_t tokens = bytes.u32();
-    bytes.take(std::size_t{tokens} * 4);  // token ids
-    conversation.roles = bytes.u8s(tokens);
-    bytes.take(tokens);  // domains
-    conversation.experts = bytes.u8s(std::size_t{tokens} * trace.shape.layers * trace.per_token);
-  }
-  EXPECT_TRUE(bytes.at_end());
-  return trace;
+  auto trace = read_routing_trace(std::string(STRATA_SOURCE_DIR) + "/models/traces/routing.bin");
+  EXPECT_TRUE(trace) << trace.error().message();
+  return std::move(*trace);
 }
 
 // Calls visit(layer, expert) for each use of a generated token, and end() after each such token.
@@ -72,10 +23,10 @@ template <class Visit, class End>
 void for_each_decoded(const Trace& trace, const Conversation& conversation, uint32_t layers, Visit visit,
                       End end) {
   for (std::size_t token = 0; token < conversation.roles.size(); ++token) {
-    if (conversation.roles[token] != kGenerated) continue;
+    if (conversation.roles[token] != TokenRole::kGenerated) continue;
     for (uint32_t layer = 0; layer < layers; ++layer) {
-      for (uint32_t k = 0; k < trace.per_token; ++k) {
-        visit(layer, conversation.experts[(token * trace.shape.layers + layer) * trace.per_token + k]);
+      for (uint32_t k = 0; k < trace.used; ++k) {
+        visit(layer, conversation.picks[(token * trace.layers + layer) * trace.used + k]);
       }
     }
     end();
@@ -110,7 +61,7 @@ Tally replay(const Trace& trace, const Conversation& conversation, std::string_v
   };
   auto end_token = [&] {
     if (++tokens < kWindowTokens) return;
-    policy->observe(uses, tokens);
+    policy->observe({.decode_uses = uses, .decode_tokens = tokens, .prefill_uses = {}, .prefill_tokens = 0});
     std::fill(uses.begin(), uses.end(), 0);
     tokens = 0;
     world.land_all();
@@ -132,7 +83,7 @@ std::vector<float> profile_without(const Trace& trace, std::size_t left_out, Mod
         [&](uint32_t layer, uint32_t expert) { shares[std::size_t{layer} * shape.experts + expert] += 1; },
         [&] { tokens += 1; });
   }
-  for (float& share : shares) share /= static_cast<float>(tokens * trace.per_token);
+  for (float& share : shares) share /= static_cast<float>(tokens * trace.used);
   return shares;
 }
 
@@ -142,7 +93,7 @@ struct Average {
 };
 
 Average average(const Trace& trace, std::string_view name, uint32_t slots, bool with_profile) {
-  const ModelShape trunk{trace.shape.layers - 1, trace.shape.experts};
+  const ModelShape trunk{trace.layers - 1, trace.experts};
   Average sum;
   for (std::size_t i = 0; i < trace.conversations.size(); ++i) {
     PolicyOptions options{.shape = trunk, .slots = slots};
@@ -158,7 +109,7 @@ Average average(const Trace& trace, std::string_view name, uint32_t slots, bool 
 
 TEST(PolicyTraceTest, FollowingTheConversationBeatsAFixedChoice) {
   const Trace trace = read_trace();
-  const uint32_t experts = (trace.shape.layers - 1) * trace.shape.experts;
+  const uint32_t experts = (trace.layers - 1) * trace.experts;
   for (const uint32_t slots : {experts / 8, experts / 4, experts / 2}) {
     for (const bool with_profile : {false, true}) {
       const Average fixed = average(trace, "static", slots, with_profile);
@@ -173,7 +124,7 @@ TEST(PolicyTraceTest, FollowingTheConversationBeatsAFixedChoice) {
 
 TEST(PolicyTraceTest, AProfileIsABetterStartThanNone) {
   const Trace trace = read_trace();
-  const uint32_t slots = (trace.shape.layers - 1) * trace.shape.experts / 4;
+  const uint32_t slots = (trace.layers - 1) * trace.experts / 4;
   for (const char* name : {"static", "lfu-decay"}) {
     EXPECT_GT(average(trace, name, slots, true).rate, average(trace, name, slots, false).rate) << name;
   }

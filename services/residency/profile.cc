@@ -8,13 +8,11 @@
 
 #include <bit>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
-#include <utility>
 
 #include "services/base/limits.h"
+#include "services/residency/open_file.h"
+#include "services/residency/replace_file.h"
 
 namespace strata::residency {
 namespace {
@@ -40,27 +38,8 @@ using Checksum = uint64_t;  // XXH3, 64 bits, of all bytes before it
 constexpr std::size_t kFileBytesMax =
     sizeof(Header) + kFingerprintBytesMax + sizeof(uint64_t) * kLayersMax * kExpertsMax + sizeof(Checksum);
 
-std::string system_text(int error) { return std::generic_category().message(error); }
-
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() { close(); }
-
-  int fd() const { return fd_; }
-  bool close() {
-    const int fd = std::exchange(fd_, -1);
-    return fd < 0 || ::close(fd) == 0;
-  }
-
- private:
-  int fd_;
-};
-
 Result<std::string> read_file(const std::string& path) {
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd() < 0) {
     const int error = errno;
     const Code code = error == ENOENT || error == ENOTDIR ? Code::kNotFound
@@ -158,24 +137,6 @@ Status check_profile(const Profile& profile, const std::string& path) {
   return {};
 }
 
-bool write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
-// The name must be as durable as the content; a file system that cannot sync a folder has nothing to lose
-// here.
-void sync_folder_of(const std::string& path) {
-  const auto folder = std::filesystem::path(path).parent_path();
-  const File file(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.fd() >= 0) static_cast<void>(::fsync(file.fd()));
-}
-
 }  // namespace
 
 std::vector<float> Profile::shares() const {
@@ -218,28 +179,9 @@ Result<Profile> read_profile(const std::string& path, const std::string& expecte
   return profile;
 }
 
-// A new file beside the old one takes its name when it is complete and on the disk: whoever reads, and
-// whatever breaks, finds one of the two.
 Status write_profile(const Profile& profile, const std::string& path) {
   TRY_OK(check_profile(profile, path));
-  std::string temporary = path + ".XXXXXX";
-  File file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (file.fd() < 0) {
-    const int error = errno;
-    const Code code = error == ENOENT || error == ENOTDIR ? Code::kNotFound
-                      : error == EACCES                   ? Code::kPermissionDenied
-                                                          : Code::kUnknown;
-    return fail(code, "{}: cannot create a file beside it: {}", path, system_text(error));
-  }
-  if (!write_all(file.fd(), serialize(profile)) || ::fsync(file.fd()) != 0 || !file.close() ||
-      ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    return fail(error == ENOSPC || error == EDQUOT ? Code::kResourceExhausted : Code::kUnknown,
-                "{}: cannot write: {}", path, system_text(error));
-  }
-  sync_folder_of(path);
-  return {};
+  return replace_file(path, serialize(profile));
 }
 
 }  // namespace strata::residency

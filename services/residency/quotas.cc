@@ -2,19 +2,33 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <queue>
+#include <span>
 
 namespace strata::residency {
 namespace {
 
-uint32_t slots_in_use(const PolicyOptions& options) {
-  const uint64_t experts = uint64_t{options.shape.layers} * options.shape.experts;
-  return static_cast<uint32_t>(std::min<uint64_t>(options.slots, experts));
+uint32_t slots_in_use(uint32_t slots, std::span<const uint32_t> experts) {
+  const uint64_t all = std::accumulate(experts.begin(), experts.end(), uint64_t{0});
+  return static_cast<uint32_t>(std::min<uint64_t>(slots, all));
 }
 
-std::vector<uint32_t> equal_parts(uint32_t slots, uint32_t layers) {
-  std::vector<uint32_t> quotas(layers, slots / layers);
-  for (uint32_t layer = 0; layer < slots % layers; ++layer) ++quotas[layer];
+std::vector<uint32_t> equal_parts(uint32_t slots, std::span<const uint32_t> experts) {
+  std::vector<uint32_t> quotas(experts.size());
+  const auto layers = static_cast<uint32_t>(experts.size());
+  uint32_t left = slots;
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    quotas[layer] = std::min(slots / layers, experts[layer]);
+    left -= quotas[layer];
+  }
+  while (left > 0) {
+    for (uint32_t layer = 0; layer < layers && left > 0; ++layer) {
+      if (quotas[layer] == experts[layer]) continue;
+      ++quotas[layer];
+      --left;
+    }
+  }
   return quotas;
 }
 
@@ -28,7 +42,8 @@ struct Gain {
   }
 };
 
-std::vector<uint32_t> parts_by_gain(uint32_t slots, const PolicyOptions& options) {
+std::vector<uint32_t> parts_by_gain(uint32_t slots, std::span<const uint32_t> experts_of,
+                                    const PolicyOptions& options) {
   const auto [layers, experts] = options.shape;
   std::vector<float> sorted = options.profile;  // within each layer, the largest first
   for (uint32_t layer = 0; layer < layers; ++layer) {
@@ -36,13 +51,15 @@ std::vector<uint32_t> parts_by_gain(uint32_t slots, const PolicyOptions& options
     std::sort(begin, begin + experts, std::greater());
   }
   const uint32_t minimum = slots < layers ? 0 : std::max(1U, slots / layers / 2);
-  std::vector<uint32_t> quotas(layers, minimum);
+  std::vector<uint32_t> quotas(layers);
+  for (uint32_t layer = 0; layer < layers; ++layer) quotas[layer] = std::min(minimum, experts_of[layer]);
   std::priority_queue<Gain> gains;
   auto offer_next = [&](uint32_t layer) {
-    if (quotas[layer] < experts) gains.push({sorted[std::size_t{layer} * experts + quotas[layer]], layer});
+    if (quotas[layer] < experts_of[layer])
+      gains.push({sorted[std::size_t{layer} * experts + quotas[layer]], layer});
   };
   for (uint32_t layer = 0; layer < layers; ++layer) offer_next(layer);
-  for (uint32_t left = slots - minimum * layers; left > 0; --left) {
+  for (uint32_t left = slots - std::accumulate(quotas.begin(), quotas.end(), 0U); left > 0; --left) {
     const uint32_t layer = gains.top().layer;
     gains.pop();
     ++quotas[layer];
@@ -53,9 +70,15 @@ std::vector<uint32_t> parts_by_gain(uint32_t slots, const PolicyOptions& options
 
 }  // namespace
 
+std::vector<uint32_t> experts_of_layers(const PolicyOptions& options) {
+  if (!options.experts_of_layer.empty()) return options.experts_of_layer;
+  return std::vector<uint32_t>(options.shape.layers, options.shape.experts);
+}
+
 std::vector<uint32_t> make_quotas(const PolicyOptions& options) {
-  const uint32_t slots = slots_in_use(options);
-  return options.profile.empty() ? equal_parts(slots, options.shape.layers) : parts_by_gain(slots, options);
+  const std::vector<uint32_t> experts = experts_of_layers(options);
+  const uint32_t slots = slots_in_use(options.slots, experts);
+  return options.profile.empty() ? equal_parts(slots, experts) : parts_by_gain(slots, experts, options);
 }
 
 }  // namespace strata::residency

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -19,6 +20,12 @@ class SlotWorld {
   std::span<const SlotView> slots() const { return slots_; }
   uint64_t exchanges() const { return exchanges_; }  // that had a victim
   bool resident(ExpertKey key) const { return resident_[index(key)]; }
+
+  bool holds(ExpertKey key) const {  // resident or on its way
+    return std::ranges::any_of(slots_, [&](const SlotView& slot) {
+      return slot.state != SlotView::State::kFree && slot.key == key;
+    });
+  }
 
   uint32_t held_by(uint32_t layer) const {
     uint32_t held = 0;

@@ -11,9 +11,11 @@ SOURCES = (".h", ".cc", ".cu", ".cuh")
 # A folder may include itself and every folder of the lines above its own (docs/architecture.md, "Folders").
 LAYERS = [
     {"services/base"},
+    {"services/plot", "services/residency"},
+    {"services/simulation"},
     {"services/sys", "services/shm", "services/obs", "services/config"},
     {"services/gguf", "services/quant", "services/expert", "services/tokenizer", "services/synthetic", "services/model"},
-    {"services/actor", "services/rpc", "services/residency"},
+    {"services/actor", "services/rpc"},
     {"gateway", "gpu-worker", "cpu-expert-worker", "cache-manager", "services/cli"},
 ]
 PROCESSES = {"gateway", "gpu-worker", "cpu-expert-worker", "cache-manager"}

@@ -1,0 +1,39 @@
+#pragma once
+// What policies have in common: a policy is what it makes of the uses (`worth_`); planning, quotas and what
+// an operator demands are the same for all.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "services/residency/exchange_plan.h"
+#include "services/residency/policy.h"
+
+namespace strata::residency {
+
+class WorthPolicy : public Policy {
+ public:
+  WorthPolicy(const PolicyOptions& options, Margin margin);
+
+  void observe(const Usage& usage) final;
+  std::vector<Proposal> propose(std::span<const SlotView> slots, uint32_t budget) final;
+  std::span<const uint32_t> quotas() const final {
+    return control_.quotas.empty() ? quotas_ : control_.quotas;
+  }
+  Status control(Control control) final;
+
+ protected:
+  // Spans are empty or (layers, experts).
+  virtual void learn(const Usage& usage) = 0;
+
+  ModelShape shape_;
+  std::vector<double> worth_;  // (layers, experts); begins as the profile
+
+ private:
+  std::vector<uint32_t> experts_;  // (layers)
+  std::vector<uint32_t> quotas_;   // the policy's own
+  Control control_;
+  Margin margin_;
+};
+
+}  // namespace strata::residency
