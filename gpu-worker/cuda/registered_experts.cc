@@ -1,8 +1,10 @@
 #include "gpu-worker/cuda/registered_experts.h"
 
 #include <cuda_runtime.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "gpu-worker/cuda/runtime.h"
@@ -15,6 +17,7 @@ namespace {
 constexpr uint64_t kPage = 4096;
 // Of the memory that is available (page cache counts as such), in percent: the rest is for everybody else.
 constexpr uint64_t kAvailablePercent = 75;
+constexpr std::size_t kReadAtOnce = std::size_t{16} << 20;
 
 std::span<const std::byte> all_of(const model::Matrix& matrix, uint32_t count, std::size_t expert_bytes) {
   // Not count * expert_bytes: gate and up may lie in each other's gaps, and the last one ends with its own
@@ -53,6 +56,17 @@ RegisteredExperts::~RegisteredExperts() {
   for (std::byte* range : ranges_) cudaHostUnregister(range);
 }
 
+// Locking holds a lock of the driver, which launches need too: what comes from a disk is read before. Pieces,
+// so that a stop need not wait for all of it. A kernel that does not know the advice leaves it to the
+// locking.
+void RegisteredExperts::read_in(std::span<const std::byte> range) const {
+  for (std::size_t at = 0; at < range.size(); at += kReadAtOnce) {
+    if (stopping_.load(std::memory_order_relaxed)) return;
+    auto* piece = const_cast<std::byte*>(range.data() + at);
+    if (madvise(piece, std::min(kReadAtOnce, range.size() - at), MADV_POPULATE_READ) != 0) return;
+  }
+}
+
 void RegisteredExperts::run(const model::ModelWeights& weights) {
   sys::name_this_thread("page-lock");
   std::vector<std::span<const std::byte>> pieces;
@@ -71,7 +85,10 @@ void RegisteredExperts::run(const model::ModelWeights& weights) {
   if (too_many)
     refusal = fmt::format("{} MiB of experts, {} MiB of memory available", wanted >> 20, available >> 20);
   for (const auto& range : ranges) {
-    if (too_many || stopping_.load(std::memory_order_relaxed)) break;
+    if (too_many) break;
+    read_in(range);
+    if (stopping_.load(std::memory_order_relaxed)) break;
+    const auto begin = std::chrono::steady_clock::now();
     // CUDA's interface takes a plain pointer; with this flag it only reads.
     auto* base = const_cast<std::byte*>(range.data());
     const cudaError_t error = cudaHostRegister(
@@ -83,6 +100,9 @@ void RegisteredExperts::run(const model::ModelWeights& weights) {
     }
     ranges_.push_back(base);
     locked += range.size();
+    // The driver's lock is not fair: without a pause, windows that begin meanwhile would launch nothing
+    // before the last range.
+    std::this_thread::sleep_for(std::chrono::steady_clock::now() - begin);
   }
   if (stopping_.load(std::memory_order_relaxed)) return;
   if (!refusal.empty()) {

@@ -24,6 +24,7 @@ class RegisteredExperts {
 
  private:
   void run(const model::ModelWeights& weights);
+  void read_in(std::span<const std::byte> range) const;
 
   std::atomic<bool> stopping_ = false;
   std::vector<std::byte*> ranges_;  // the thread's
