@@ -40,6 +40,8 @@ struct ExpertDispatch::Impl {
   void choose_shares();
   void send_misses();
   void count_uses();
+  void count_group(const ExpertGroup& group, std::atomic<uint64_t>& layer_decode,
+                   std::atomic<uint64_t>& layer_prefill) const;
   void count_window();
   void run_local(std::span<const LocalJob> jobs);
   void collect(ExpertShare& share);
@@ -158,22 +160,26 @@ void ExpertDispatch::Impl::send_misses() {
 
 void ExpertDispatch::Impl::count_uses() {
   if (options.usage == nullptr) return;
-  for (const ExpertGroup& group : groups.groups()) {
-    uint32_t prompt_uses = 0;
-    for (uint32_t i = group.begin; i < group.end; ++i)
-      prompt_uses += row_is_prompt[groups.tokens()[i]] != 0 ? 1 : 0;
-    count(options.usage->prefill(routed.layer, group.expert), prompt_uses);
-    count(options.usage->decode(routed.layer, group.expert), group.size() - prompt_uses);
-  }
+  shm::LayerUses& layer = options.usage->layer(routed.layer);
+  for (const LocalJob& hit : hits) count_group(hit.group, layer.decode_hits, layer.prefill_hits);
+  for (const ExpertGroup& miss : misses) count_group(miss, layer.decode_misses, layer.prefill_misses);
 }
 
-// After the last layer. Release: whoever sees the window counted sees its uses and tokens.
+void ExpertDispatch::Impl::count_group(const ExpertGroup& group, std::atomic<uint64_t>& layer_decode,
+                                       std::atomic<uint64_t>& layer_prefill) const {
+  uint32_t prompt_uses = 0;
+  for (uint32_t i = group.begin; i < group.end; ++i)
+    prompt_uses += row_is_prompt[groups.tokens()[i]] != 0 ? 1 : 0;
+  const uint32_t decode_uses = group.size() - prompt_uses;
+  count(options.usage->prefill(routed.layer, group.expert), prompt_uses);
+  count(options.usage->decode(routed.layer, group.expert), decode_uses);
+  count(layer_prefill, prompt_uses);
+  count(layer_decode, decode_uses);
+}
+
 void ExpertDispatch::Impl::count_window() {
   if (options.usage == nullptr || !last_layer()) return;
-  shm::UsageHeader& header = options.usage->header();
-  count(header.prefill_tokens, prompt_rows);
-  count(header.decode_tokens, row_is_prompt.size() - prompt_rows);
-  header.windows.store(header.windows.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  options.usage->window_finished({.prompt = prompt_rows, .generated = row_is_prompt.size() - prompt_rows});
 }
 
 // A lane per thread with a scratch of its own; the lanes take experts one by one, since some have many tokens

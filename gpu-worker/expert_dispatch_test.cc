@@ -192,7 +192,16 @@ TEST_P(ExpertDispatchTest, CountsEveryUseForPromptAndDecodeApart) {
   EXPECT_EQ(usage->header().windows, 1U);
   EXPECT_EQ(usage->header().decode_tokens, 4U);
   EXPECT_EQ(usage->header().prefill_tokens, 3U);
+  EXPECT_EQ(usage->header().window_counted.seq, 1U) << "rung once";
   for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
+    std::array<uint64_t, 2> decode_uses{}, prefill_uses{};  // misses, hits
+    for (uint32_t e = 0; e < layers_[layer].count; ++e) {
+      decode_uses[e % 2 == 0 ? 1 : 0] += decode[{layer, e}];
+      prefill_uses[e % 2 == 0 ? 1 : 0] += prefill[{layer, e}];
+    }
+    const shm::LayerUses& uses = usage->layer(layer);
+    EXPECT_EQ((std::array{uses.decode_misses.load(), uses.decode_hits.load()}), decode_uses);
+    EXPECT_EQ((std::array{uses.prefill_misses.load(), uses.prefill_hits.load()}), prefill_uses);
     for (uint32_t e = 0; e < layers_[layer].count; ++e) {
       ASSERT_EQ(usage->decode(layer, e).load(), (decode[{layer, e}])) << layer << " " << e;
       ASSERT_EQ(usage->prefill(layer, e).load(), (prefill[{layer, e}])) << layer << " " << e;

@@ -10,6 +10,7 @@
 #include "gpu-worker/stream_writer.h"
 #include "services/obs/log.h"
 #include "services/rpc/server.h"
+#include "services/sys/crash_point.h"
 #include "services/sys/process.h"
 
 namespace strata::gpu_worker {
@@ -167,6 +168,7 @@ grpc::ServerUnaryReactor* ResidencyService::change(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* ResidencyService::Retire(grpc::CallbackServerContext* context,
                                                    const v1::RetireRequest* request,
                                                    v1::RetireResponse* response) {
+  sys::crash_point("retire-asked");
   std::vector<ExpertExchange> exchanges;
   for (const v1::Exchange& exchange : request->exchanges()) {
     exchanges.push_back({.slot = exchange.slot(), .layer = exchange.layer(), .expert = exchange.expert()});
@@ -176,16 +178,20 @@ grpc::ServerUnaryReactor* ResidencyService::Retire(grpc::CallbackServerContext* 
     auto accepted = residents->retire(epoch, exchanges);
     if (!accepted) return accepted.error();
     for (bool each : *accepted) response->add_accepted(each);
+    sys::crash_point("retire-applied");
     return Status();
   });
 }
 
 grpc::ServerUnaryReactor* ResidencyService::Land(grpc::CallbackServerContext* context,
                                                  const v1::LandRequest* request, v1::LandResponse* response) {
+  sys::crash_point("land-asked");
+  std::vector<uint64_t> checksums(request->checksums().begin(), request->checksums().end());
   return change(context, [residents = holder_->residents, epoch = request->epoch(),
-                          slots = slots_of(request->slots()), response] {
-    auto residency_epoch = residents->land(epoch, slots);
+                          slots = slots_of(request->slots()), checksums = std::move(checksums), response] {
+    auto residency_epoch = residents->land(epoch, slots, checksums);
     if (!residency_epoch) return residency_epoch.error();
+    sys::crash_point("land-applied");
     response->set_residency_epoch(*residency_epoch);
     return Status();
   });

@@ -15,8 +15,10 @@ ResidentTable::ResidentTable(ResidentTableOptions options)
       slots_(options.slots),
       slot_bytes_(options.slot_bytes),
       experts_per_layer_(std::move(options.experts_per_layer)),
+      checksum_(std::move(options.checksum)),
       entries_(table_.header().slots) {
   for (uint32_t count : experts_per_layer_) experts_max_ = std::max(experts_max_, count);
+  if (checksum_) landed_checksums_.resize(entries_.size());
   places_.assign(experts_per_layer_.size() * experts_max_, kNowhere);
 }
 
@@ -62,9 +64,11 @@ Result<std::vector<bool>> ResidentTable::retire(uint64_t epoch, std::span<const 
   return accepted;
 }
 
-Result<uint64_t> ResidentTable::land(uint64_t epoch, std::span<const uint32_t> slots) {
+Result<uint64_t> ResidentTable::land(uint64_t epoch, std::span<const uint32_t> slots,
+                                     std::span<const uint64_t> checksums) {
   TRY_OK(check_attachment(epoch));
   TRY_OK(check_reserved(slots));
+  TRY_OK(check_records(slots, checksums));
   for (uint32_t slot : slots) set(slot, {SlotState::kResident, entries_[slot].layer, entries_[slot].expert});
   publish();
   return residency_epoch();
@@ -91,7 +95,14 @@ std::optional<uint32_t> ResidentTable::resident_slot(uint32_t layer, uint32_t ex
 
 const std::byte* ResidentTable::record(uint32_t layer, uint32_t expert) const {
   const auto slot = resident_slot(layer, expert);
-  return slot ? slots_ + uint64_t{*slot} * slot_bytes_ : nullptr;
+  if (!slot) return nullptr;
+  if (checksum_) {
+    const uint64_t found = checksum_in(*slot);
+    CHECK(found == landed_checksums_[*slot],
+          "slot {} was written after layer {} expert {} had landed in it: checksum {:016x}, then {:016x}",
+          *slot, layer, expert, found, landed_checksums_[*slot]);
+  }
+  return record_in(*slot);
 }
 
 Status ResidentTable::check_attachment(uint64_t epoch) const {
@@ -104,6 +115,24 @@ Status ResidentTable::check_reserved(std::span<const uint32_t> slots) const {
     if (slot >= entries_.size()) return fail(Code::kOutOfRange, "slot {} of {}", slot, entries_.size());
     if (entries_[slot].state != SlotState::kReserved)
       return fail(Code::kFailedPrecondition, "slot {} is not reserved", slot);
+  }
+  return {};
+}
+
+Status ResidentTable::check_records(std::span<const uint32_t> slots, std::span<const uint64_t> checksums) {
+  if (!checksums.empty() && checksums.size() != slots.size()) {
+    return fail(Code::kInvalidArgument, "land: {} checksums for {} slots", checksums.size(), slots.size());
+  }
+  if (!checksum_) return {};
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const uint64_t found = checksum_in(slots[i]);
+    if (!checksums.empty() && found != checksums[i]) {
+      return fail(Code::kDataLoss,
+                  "land: slot {} does not hold layer {} expert {} as it was copied: checksum {:016x}, "
+                  "expected {:016x}",
+                  slots[i], entries_[slots[i]].layer, entries_[slots[i]].expert, found, checksums[i]);
+    }
+    landed_checksums_[slots[i]] = found;
   }
   return {};
 }

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -29,11 +30,17 @@ struct ExpertExchange {
   uint32_t expert = 0;
 };
 
+// Of the record at `record`; model::record_checksum on the host device.
+using RecordChecksum = std::function<uint64_t(uint32_t layer, uint32_t expert, const std::byte* record)>;
+
 struct ResidentTableOptions {
   shm::ResidencyTable table;   // what others see of it
   std::byte* slots = nullptr;  // slot i begins at i * slot_bytes
   uint64_t slot_bytes = 0;
   std::vector<uint32_t> experts_per_layer;
+  // Checks records when they land and before each use (experts.verify_records): that no slot is read before
+  // its bytes are there, nor written afterwards. None: they are not checked.
+  RecordChecksum checksum = {};
 };
 
 class ResidentTable final : public ResidentExperts {
@@ -50,8 +57,12 @@ class ResidentTable final : public ResidentExperts {
   // attachment has ended.
   Result<std::vector<bool>> retire(uint64_t epoch, std::span<const ExpertExchange> exchanges);
   // Publishes reserved slots; the residency epoch afterwards. kFailedPrecondition (nothing changed): a slot
-  // is not reserved.
-  Result<uint64_t> land(uint64_t epoch, std::span<const uint32_t> slots);
+  // is not reserved. `checksums`: of what was copied, one per slot, or none. kInvalidArgument: some, but not
+  // one per slot. kDataLoss: records are checked, and a slot holds something else.
+  Result<uint64_t> land(uint64_t epoch, std::span<const uint32_t> slots,
+                        std::span<const uint64_t> checksums = {});
+  // Gives reserved slots up: they become empty. kFailedPrecondition (nothing changed): a slot is not
+  // reserved.
   Status abandon(uint64_t epoch, std::span<const uint32_t> slots);
 
   const std::byte* record(uint32_t layer, uint32_t expert) const override;
@@ -69,6 +80,11 @@ class ResidentTable final : public ResidentExperts {
 
   Status check_attachment(uint64_t epoch) const;
   Status check_reserved(std::span<const uint32_t> slots) const;
+  Status check_records(std::span<const uint32_t> slots, std::span<const uint64_t> checksums);
+  const std::byte* record_in(uint32_t slot) const { return slots_ + uint64_t{slot} * slot_bytes_; }
+  uint64_t checksum_in(uint32_t slot) const {
+    return checksum_(entries_[slot].layer, entries_[slot].expert, record_in(slot));
+  }
   // The slot that holds the expert or waits for it.
   uint32_t& place(uint32_t layer, uint32_t expert) {
     return places_[std::size_t{layer} * experts_max_ + expert];
@@ -81,6 +97,8 @@ class ResidentTable final : public ResidentExperts {
   std::byte* slots_;
   uint64_t slot_bytes_;
   std::vector<uint32_t> experts_per_layer_;
+  RecordChecksum checksum_;
+  std::vector<uint64_t> landed_checksums_;  // (slots) of what landed there; empty: not checked
   uint32_t experts_max_ = 0;
   // The truth is here; the shared table only shows it, so that nobody outside can change what a window
   // computes with.

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "gpu-worker/fake_device.h"
+#include "services/base/check.h"
 
 namespace strata::gpu_worker {
 namespace {
@@ -226,6 +227,69 @@ TEST_F(ResidentTableTest, KeepsItsInvariantsUnderRandomRequests) {
     ASSERT_EQ(seen.size(), resident.size()) << "seed " << kSeed << " step " << step;
     for (const auto& [held, key] : resident) ASSERT_NE(table_.record(key.first, key.second), nullptr);
   }
+}
+
+// A table that checks records, by a checksum that a test can compute in its head: the first byte.
+class VerifiedTableTest : public testing::Test {
+ protected:
+  static ResidentTableOptions options(std::vector<std::byte>& slots) {
+    auto table = shm::ResidencyTable::create(
+        shm::segment_name("unittest", "verified", shm::random_instance_id()), 2, 1, 64);
+    CHECK(table.has_value(), "{}", table.error().message());
+    return {.table = std::move(*table),
+            .slots = slots.data(),
+            .slot_bytes = 64,
+            .experts_per_layer = {4},
+            .checksum = [](uint32_t, uint32_t, const std::byte* record) {
+              return static_cast<uint64_t>(*record);
+            }};
+  }
+  Result<uint64_t> exchange(uint32_t slot, uint32_t expert, std::vector<uint64_t> checksums) {
+    const ExpertExchange reserve{slot, 0, expert};
+    auto accepted = table_.retire(epoch_, {&reserve, 1});
+    CHECK(accepted.has_value() && accepted->front(), "not reserved");
+    slots_[slot * std::size_t{64}] = std::byte{42};
+    return table_.land(epoch_, {&slot, 1}, checksums);
+  }
+  shm::SlotState state(uint32_t slot) {
+    auto seen = shm::ResidencyTable::attach(table_.segment().name(), table_.segment().bytes(),
+                                            table_.segment().instance_id());
+    return seen->slot(slot).state;
+  }
+
+  std::vector<std::byte> slots_ = std::vector<std::byte>(128);
+  ResidentTable table_{options(slots_)};
+  uint64_t epoch_ = table_.begin_attachment();
+};
+
+TEST_F(VerifiedTableTest, PublishesWhatTheSlotReallyHolds) {
+  ASSERT_TRUE(exchange(1, 3, {42}));
+  EXPECT_EQ(table_.record(0, 3), &slots_[64]);
+  EXPECT_EQ(table_.record(0, 3), &slots_[64]) << "and again";
+}
+
+TEST_F(VerifiedTableTest, RefusesToPublishASlotThatHoldsSomethingElse) {
+  const auto landed = exchange(1, 3, {41});
+  ASSERT_FALSE(landed);
+  EXPECT_EQ(landed.error().code(), Code::kDataLoss);
+  EXPECT_NE(landed.error().message().find("slot 1 does not hold layer 0 expert 3"), std::string::npos);
+  EXPECT_EQ(state(1), SlotState::kReserved) << "nothing was changed";
+  EXPECT_EQ(table_.record(0, 3), nullptr);
+}
+
+TEST_F(VerifiedTableTest, TakesLandingsWithoutChecksumsAndWatchesTheRecordsAllTheSame) {
+  GTEST_FLAG_SET(death_test_style, "fast");
+  ASSERT_TRUE(exchange(0, 1, {}));
+  ASSERT_NE(table_.record(0, 1), nullptr);
+  slots_[0] = std::byte{43};  // a cache manager that writes where it may not
+  EXPECT_DEATH(static_cast<void>(table_.record(0, 1)),
+               "slot 0 was written after layer 0 expert 1 had landed");
+}
+
+TEST_F(VerifiedTableTest, AWrongNumberOfChecksumsIsRefused) {
+  const auto landed = exchange(1, 3, {42, 42});
+  ASSERT_FALSE(landed);
+  EXPECT_EQ(landed.error().code(), Code::kInvalidArgument);
 }
 
 }  // namespace

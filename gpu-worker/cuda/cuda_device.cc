@@ -541,22 +541,26 @@ void CudaDevice::Impl::count_uses(std::span<const DeviceRow> rows) {
   for (uint32_t layer = 0; layer < config.layers; ++layer) {
     const auto& tables = shape.streams_experts ? places.with_copies() : places.with_boards();
     const uint32_t* layer_places = tables.data() + std::size_t{layer} * places.experts_max();
+    uint64_t layer_hits[2] = {}, layer_misses[2] = {};  // of generated tokens, of prompts
     for (const DeviceRow& row : rows) {
       for (uint32_t k = 0; k < used; ++k, ++id) {
         const uint32_t place = layer_places[*id];
-        ++(place == kMissing ? misses : place >= kStreamed ? copies : hits);
+        const bool hit = place < kStreamed;
+        ++(place == kMissing ? misses : hit ? hits : copies);
+        ++(hit ? layer_hits : layer_misses)[row.is_prompt ? 1 : 0];
         count(row.is_prompt ? usage.prefill(layer, *id) : usage.decode(layer, *id), 1);
       }
     }
+    shm::LayerUses& uses = usage.layer(layer);
+    count(uses.decode_hits, layer_hits[0]);
+    count(uses.prefill_hits, layer_hits[1]);
+    count(uses.decode_misses, layer_misses[0]);
+    count(uses.prefill_misses, layer_misses[1]);
   }
   count(counters.hits, hits);
   count(counters.copies, copies);
   count(counters.misses, misses);
-  shm::UsageHeader& header = usage.header();
-  count(header.prefill_tokens, prompt_rows);
-  count(header.decode_tokens, rows.size() - prompt_rows);
-  // Release: whoever sees the window counted sees its uses and tokens.
-  header.windows.store(header.windows.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  usage.window_finished({.prompt = prompt_rows, .generated = rows.size() - prompt_rows});
 }
 
 Result<std::unique_ptr<CudaDevice>> CudaDevice::create(const CudaDeviceOptions& options) {

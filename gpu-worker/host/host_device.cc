@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "services/base/check.h"
+#include "services/model/record_checksum.h"
 #include "services/shm/arena.h"
 
 namespace strata::gpu_worker {
@@ -16,6 +17,12 @@ std::vector<uint32_t> experts_per_layer(const model::ModelWeights& weights) {
   std::vector<uint32_t> counts;
   for (const model::LayerWeights& layer : weights.layers) counts.push_back(layer.moe.experts.count);
   return counts;
+}
+
+RecordChecksum checksum_by(const model::ModelWeights& weights) {
+  return [&weights](uint32_t layer, uint32_t expert, const std::byte* record) {
+    return model::record_checksum(weights.layers[layer].moe.experts, expert, record);
+  };
 }
 
 // A head that has lost its numbers shows it as NaN or infinity, or as one value everywhere.
@@ -90,7 +97,8 @@ HostDevice::HostDevice(const HostDeviceOptions& options, shm::Segment arena, shm
       residents_({.table = std::move(table),
                   .slots = shm::arena_slots(arena_),
                   .slot_bytes = options.plan.slot_bytes,
-                  .experts_per_layer = experts_per_layer(*options.weights)}),
+                  .experts_per_layer = experts_per_layer(*options.weights),
+                  .checksum = options.verify_records ? checksum_by(*options.weights) : RecordChecksum()}),
       parallel_(options.threads),
       dispatch_({.weights = options.weights,
                  .numerics = options.numerics,

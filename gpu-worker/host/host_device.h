@@ -26,6 +26,7 @@ struct HostDeviceOptions {
   std::string run_id;                         // for segment names
   ExpertWorkers* workers = nullptr;           // outlives the device
   model::RoutingOverride* routing = nullptr;  // outlives the device; null: the router chooses
+  bool verify_records = false;                // ResidentTableOptions::checksum
 };
 
 class HostDevice final : public Device {

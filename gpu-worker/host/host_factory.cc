@@ -1,6 +1,7 @@
 #include "gpu-worker/device_factory.h"
 #include "gpu-worker/host/host_device.h"
 #include "services/expert/thread_plan.h"
+#include "services/model/record_checksum.h"
 #include "services/sys/cpus.h"
 
 namespace strata::gpu_worker {
@@ -14,13 +15,15 @@ class HostFactory final : public DeviceFactory {
   Result<std::unique_ptr<Device>> create(const DeviceSurroundings& around) const override {
     const bool exact = inputs_.settings->numerics() == "exact";
     TRY(auto device,
-        HostDevice::create({.weights = inputs_.weights,
-                            .plan = plan_,
-                            .numerics = exact ? quant::Numerics::kExact : quant::Numerics::kReproducible,
-                            .threads = expert::host_device_threads(*inputs_.settings, around.topology),
-                            .run_id = around.run_id,
-                            .workers = around.workers,
-                            .routing = around.routing}));
+        HostDevice::create(
+            {.weights = inputs_.weights,
+             .plan = plan_,
+             .numerics = exact ? quant::Numerics::kExact : quant::Numerics::kReproducible,
+             .threads = expert::host_device_threads(*inputs_.settings, around.topology),
+             .run_id = around.run_id,
+             .workers = around.workers,
+             .routing = around.routing,
+             .verify_records = model::verifies_records(inputs_.settings->experts_verify_records().value)}));
     return device;
   }
 

@@ -147,6 +147,14 @@ struct Settings : PropertySet {
       {.unit = Unit::kMilliseconds, .applies = Applies::kRestartCacheManager, .example = "50"},
       50,
       {.min = 1, .max = 60000}};
+  Property<Choice> experts_verify_records{
+      this,
+      "experts.verify_records",
+      "Check by checksums that a slot holds its expert when it lands and before each use (host device): for "
+      "finding faults; costs a third of the speed and more. auto: in debug builds.",
+      {.applies = Applies::kRestartAll, .example = "on"},
+      Choice{"auto"},
+      {.choices = {"auto", "on", "off"}}};
   Property<double> experts_decay_tokens{
       this,
       "experts.decay_tokens",

@@ -12,6 +12,7 @@
 
 #include "services/gguf/file_builder.h"
 #include "services/model/golden_fixture.h"
+#include "services/model/record_checksum.h"
 
 namespace strata::model {
 namespace {
@@ -307,6 +308,14 @@ TEST_F(ModelWeightsTest, ARecordHoldsTheExpertOfTheFile) {
       EXPECT_TRUE(same(from_file.down, from_record.down));
       EXPECT_EQ((from_record.down.data - record.data()) % static_cast<std::ptrdiff_t>(kExpertPartAlignment),
                 0);
+      EXPECT_EQ(record_checksum(experts, index, record.data()), source_checksum(experts, index));
+      EXPECT_NE(source_checksum(experts, index), source_checksum(experts, experts.count - 1 - index));
+      for (const RecordPart& part : experts.record_parts(index)) {
+        std::byte& last = record[part.offset + part.bytes.size() - 1];
+        last ^= std::byte{1};
+        EXPECT_NE(record_checksum(experts, index, record.data()), source_checksum(experts, index));
+        last ^= std::byte{1};
+      }
     }
   }
 }

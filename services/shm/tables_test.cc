@@ -43,6 +43,40 @@ TEST_F(TablesTest, CountsUsesPerLayerAndExpert) {
   EXPECT_DEATH(static_cast<void>(reader->decode(3, 0)), "layer 3 expert 0");
 }
 
+TEST_F(TablesTest, CountsHitsPerLayerBesideTheUses) {
+  auto owner = UsageBoard::create(name("usage"), 2, 3);
+  ASSERT_TRUE(owner) << owner.error().message();
+  owner->layer(1).decode_hits = 7;
+  owner->layer(1).prefill_misses = 9;
+  owner->decode(0, 0) = 5;
+  EXPECT_EQ(owner->layer(0).decode_hits, 0U);
+  EXPECT_EQ(owner->layer(1).decode_hits, 7U);
+  EXPECT_EQ(owner->layer(1).prefill_misses, 9U);
+  EXPECT_EQ(owner->decode(1, 2), 0U);
+  EXPECT_DEATH(static_cast<void>(owner->layer(2)), "layer 2 of 2");
+}
+
+// Two mappings of one board, as in two processes: the sleeper sees the rows of the window it is woken for.
+TEST_F(TablesTest, AFinishedWindowWakesWhoeverWaitsForIt) {
+  auto owner = UsageBoard::create(name("usage"), 1, 1);
+  ASSERT_TRUE(owner) << owner.error().message();
+  auto reader =
+      UsageBoard::attach(owner->segment().name(), owner->segment().bytes(), owner->segment().instance_id());
+  ASSERT_TRUE(reader) << reader.error().message();
+  uint64_t seen_tokens = 0;
+  std::thread waiter([&] {
+    uint32_t rung = reader->header().window_counted.seq.load();
+    while (rung == 0) rung = reader->header().window_counted.wait(0, {.park_after_us = 1}, {}, 0);
+    seen_tokens = reader->header().decode_tokens.load(std::memory_order_relaxed);
+  });
+  while (reader->header().window_counted.sleepers.load() == 0) std::this_thread::yield();
+  owner->window_finished({.prompt = 2, .generated = 3});
+  waiter.join();
+  EXPECT_EQ(seen_tokens, 3U);
+  EXPECT_EQ(reader->header().prefill_tokens, 2U);
+  EXPECT_EQ(reader->header().windows, 1U);
+}
+
 TEST_F(TablesTest, RefusesAUsageBoardOfAnotherShape) {
   EXPECT_FALSE(UsageBoard::create(name("usage"), 0, 5));
   EXPECT_FALSE(UsageBoard::create(name("usage"), 1, kExpertsMax + 1));
