@@ -23,9 +23,12 @@ Status check_quotas(std::span<const uint32_t> quotas, std::span<const uint32_t> 
   return {};
 }
 
-Status check_pins(std::vector<ExpertKey> pins, std::span<const uint32_t> experts,
-                  std::span<const uint32_t> quotas) {
+Status check_pins(const Control& control, std::span<const uint32_t> experts, uint32_t slots) {
+  std::vector<ExpertKey> pins = control.pins;
   std::ranges::sort(pins);
+  if (pins.size() > slots) {
+    return fail(Code::kInvalidArgument, "{} experts are pinned, there are {} slots", pins.size(), slots);
+  }
   uint32_t of_layer = 0;
   for (std::size_t i = 0; i < pins.size(); ++i) {
     const auto [layer, expert] = pins[i];
@@ -36,9 +39,9 @@ Status check_pins(std::vector<ExpertKey> pins, std::span<const uint32_t> experts
       return fail(Code::kInvalidArgument, "layer {} expert {} is pinned twice", layer, expert);
     }
     of_layer = i > 0 && pins[i - 1].layer == layer ? of_layer + 1 : 1;
-    if (of_layer > quotas[layer]) {
+    if (!control.quotas.empty() && of_layer > control.quotas[layer]) {
       return fail(Code::kInvalidArgument, "more experts of layer {} are pinned than its quota of {}", layer,
-                  quotas[layer]);
+                  control.quotas[layer]);
     }
   }
   return {};
@@ -46,13 +49,12 @@ Status check_pins(std::vector<ExpertKey> pins, std::span<const uint32_t> experts
 
 }  // namespace
 
-Status check_control(const Control& control, std::span<const uint32_t> experts,
-                     std::span<const uint32_t> own_quotas) {
+Status check_control(const Control& control, std::span<const uint32_t> experts, uint32_t slots) {
   if (!control.quotas.empty()) {
-    const uint64_t sum = std::accumulate(own_quotas.begin(), own_quotas.end(), uint64_t{0});
-    TRY_OK(check_quotas(control.quotas, experts, sum));
+    const uint64_t all = std::accumulate(experts.begin(), experts.end(), uint64_t{0});
+    TRY_OK(check_quotas(control.quotas, experts, std::min<uint64_t>(slots, all)));
   }
-  return check_pins(control.pins, experts, control.quotas.empty() ? own_quotas : control.quotas);
+  return check_pins(control, experts, slots);
 }
 
 }  // namespace strata::residency

@@ -8,9 +8,7 @@
 
 namespace strata::residency {
 
-// experts: of each layer; own_quotas: the policy's, which hold when the control has none. Errors as
-// Policy::control() lists them.
-Status check_control(const Control& control, std::span<const uint32_t> experts,
-                     std::span<const uint32_t> own_quotas);
+// experts: of each layer; slots: of the arena. Errors as Policy::control() lists them.
+Status check_control(const Control& control, std::span<const uint32_t> experts, uint32_t slots);
 
 }  // namespace strata::residency

@@ -34,12 +34,15 @@ TEST_P(ControlTest, RefusesWhatCannotBeHadAndStaysAsItWas) {
   EXPECT_THAT(refused({.quotas = {}, .pins = {{2, 0}}}), HasSubstr("layer 2 expert 0"));
   EXPECT_THAT(refused({.quotas = {}, .pins = {{1, 3}}}), HasSubstr("layer 1 expert 3"));
   EXPECT_THAT(refused({.quotas = {}, .pins = {{0, 1}, {1, 1}, {0, 1}}}), HasSubstr("pinned twice"));
-  EXPECT_THAT(refused({.quotas = {}, .pins = {{0, 0}, {0, 1}, {0, 2}}}), HasSubstr("its quota of 2"));
-  EXPECT_THAT(policy->quotas(), ElementsAre(2, 2));
+  EXPECT_THAT(refused({.quotas = {2, 2}, .pins = {{0, 0}, {0, 1}, {0, 2}}}), HasSubstr("its quota of 2"));
+  EXPECT_THAT(refused({.quotas = {}, .pins = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}}}),
+              HasSubstr("5 experts are pinned, there are 4 slots"));
+  EXPECT_THAT(policy->quotas(), ElementsAre(0, 0)) << "nothing is there yet";
   EXPECT_TRUE(policy->control({.quotas = {3, 1}, .pins = {{0, 0}, {0, 1}, {0, 2}}}).ok());
   EXPECT_THAT(policy->quotas(), ElementsAre(3, 1));
   EXPECT_TRUE(policy->control({}).ok());
-  EXPECT_THAT(policy->quotas(), ElementsAre(2, 2)) << "its own again";
+  policy->propose(std::vector<SlotView>(4), 4);
+  EXPECT_THAT(policy->quotas(), ElementsAre(2, 2)) << "shared again";
 }
 
 TEST_P(ControlTest, PinnedExpertsComeFirstAndStay) {
@@ -88,12 +91,30 @@ TEST_P(ControlTest, NewQuotasAreReachedByExchanges) {
 
 TEST_P(ControlTest, NeverProposesAnExpertThatItsLayerDoesNotHave) {
   auto policy = make({.shape = {3, 8}, .slots = 14, .profile = {}, .experts_of_layer = {8, 2, 5}});
-  EXPECT_THAT(policy->quotas(), ElementsAre(7, 2, 5));
   SlotWorld world({3, 8}, 14);
   world.begin(policy->propose(world.slots(), 20), 20);
-  EXPECT_EQ(world.held_by(0), 7U);
+  EXPECT_THAT(policy->quotas(), ElementsAre(7, 2, 5));
   for (uint32_t expert = 2; expert < 8; ++expert) EXPECT_FALSE(world.holds({1, expert})) << expert;
   for (uint32_t expert = 5; expert < 8; ++expert) EXPECT_FALSE(world.holds({2, expert})) << expert;
+}
+
+TEST_P(ControlTest, LayersShareTheSlotsUntilQuotasAreSet) {
+  // The first layer uses one expert, the second all four.
+  auto policy = make({.shape = {2, 4}, .slots = 5, .profile = {1, 0, 0, 0, .25F, .25F, .25F, .25F}});
+  SlotWorld world({2, 4}, 5);
+  const auto settle = [&] {
+    for (int look = 0; look < 100; ++look) {
+      use(*policy, {8, 0, 0, 0, 2, 2, 2, 2}, 8);
+      world.begin(policy->propose(world.slots(), 2), 2);
+      world.land_all();
+    }
+  };
+  settle();
+  EXPECT_THAT(policy->quotas(), ElementsAre(1, 4)) << "the division that misses nothing";
+  ASSERT_TRUE(policy->control({.quotas = {3, 2}, .pins = {}}).ok());
+  settle();
+  EXPECT_EQ(world.held_by(0), 3U);
+  EXPECT_EQ(world.held_by(1), 2U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, ControlTest, testing::ValuesIn(policy_names()), [](const auto& named) {

@@ -24,9 +24,11 @@ struct PolicyOptions {
   uint32_t slots = 0;               // over all layers
   double decay_tokens = 256;        // decode tokens after which a use counts half
   std::vector<float> profile = {};  // (layers, experts) share of uses within the layer; empty: none
-  std::vector<uint32_t> experts_of_layer =
-      {};  // (layers), for layers with fewer; empty: all have shape.experts
+  std::vector<uint32_t> experts_of_layer = {};  // (layers), where some have fewer; empty: all shape.experts
 };
+
+// How many experts each layer has.
+std::vector<uint32_t> experts_of_layers(const PolicyOptions& options);
 
 struct ExpertKey {
   uint32_t layer = 0;
@@ -45,7 +47,7 @@ struct Usage {
 
 // What an operator demands; replaces what was demanded before.
 struct Control {
-  std::vector<uint32_t> quotas;  // (layers), summing to the policy's own; empty: the policy decides
+  std::vector<uint32_t> quotas;  // (layers), giving out all slots; empty: the layers share them
   std::vector<ExpertKey> pins;   // never victims, and the first to come in
 };
 
@@ -70,11 +72,13 @@ class Policy {
   // anything is exchanged. Never two proposals for one slot or for one expert, never an expert that is
   // resident or incoming, or that its layer does not have; never a pinned victim.
   virtual std::vector<Proposal> propose(std::span<const SlotView> slots, uint32_t budget) = 0;
-  // Per-layer quotas, summing to options.slots, or to the experts there are if these are fewer.
+  // How the slots are divided among the layers, (layers): what was demanded, or, where the layers share the
+  // slots, how the last propose() left it.
   virtual std::span<const uint32_t> quotas() const = 0;
   // From the next propose() on. kInvalidArgument, and everything stays as it was: quotas of another number of
-  // layers, above a layer's experts or of another sum than quotas(); a pin twice, of no expert of the model,
-  // or more of a layer than its quota.
+  // layers, above a layer's experts, or that do not give out all slots (or as many as there are experts, if
+  // these are fewer); a pin twice, of no expert of the model, or more of them than slots or than the layer's
+  // quota.
   virtual Status control(Control control) = 0;
 };
 

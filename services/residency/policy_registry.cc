@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 
 #include "services/base/limits.h"
 #include "services/residency/policy.h"
@@ -63,6 +62,11 @@ Status check_options(const PolicyOptions& options) {
 }
 
 }  // namespace
+
+std::vector<uint32_t> experts_of_layers(const PolicyOptions& options) {
+  if (!options.experts_of_layer.empty()) return options.experts_of_layer;
+  return std::vector<uint32_t>(options.shape.layers, options.shape.experts);
+}
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;

@@ -2,10 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <numeric>
-#include <random>
-
-#include "services/residency/quotas.h"
 #include "services/residency/slot_world.h"
 
 namespace strata::residency {
@@ -33,35 +29,6 @@ void see(Policy& policy, const std::vector<uint32_t>& decode_uses, uint64_t toke
 const SlotView kFree{};
 SlotView holding(uint32_t layer, uint32_t expert) { return {SlotView::State::kResident, {layer, expert}}; }
 SlotView busy_with(uint32_t layer, uint32_t expert) { return {SlotView::State::kBusy, {layer, expert}}; }
-
-TEST(QuotasTest, DividesEquallyAndGivesTheRemainderToTheFirstLayers) {
-  EXPECT_THAT(make_quotas({.shape = {3, 8}, .slots = 11}), ElementsAre(4, 4, 3));
-  EXPECT_THAT(make_quotas({.shape = {3, 8}, .slots = 2}), ElementsAre(1, 1, 0));
-  EXPECT_THAT(make_quotas({.shape = {3, 8}, .slots = 0}), ElementsAre(0, 0, 0));
-  EXPECT_THAT(make_quotas({.shape = {3, 8}, .slots = 24}), ElementsAre(8, 8, 8));
-}
-
-TEST(QuotasTest, NeverExceedsTheExperts) {
-  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 100}), ElementsAre(4, 4));
-  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 100, .profile = std::vector<float>(8, 0.25F)}),
-              ElementsAre(4, 4));
-}
-
-TEST(QuotasTest, FollowsTheGainsOfTheProfileAboveTheMinimum) {
-  // The first layer has one hot expert, the second needs all four for the same share.
-  const std::vector<float> profile = {0.97F, 0.01F, 0.01F, 0.01F, 0.25F, 0.25F, 0.25F, 0.25F};
-  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 5, .profile = profile}), ElementsAre(1, 4));
-  // Half of the equal part of three stays.
-  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 2, .profile = profile}), ElementsAre(1, 1));
-  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 1, .profile = profile}), ElementsAre(1, 0));
-  EXPECT_THAT(make_quotas({.shape = {2, 4}, .slots = 8, .profile = profile}), ElementsAre(4, 4));
-}
-
-TEST(QuotasTest, KeepsAShareForALayerThatTheProfileNeverSaw) {
-  std::vector<float> profile(16, 0.0F);
-  std::fill(profile.begin() + 8, profile.end(), 0.125F);
-  EXPECT_THAT(make_quotas({.shape = {2, 8}, .slots = 8, .profile = profile}), ElementsAre(2, 6));
-}
 
 TEST(PolicyTest, ListsTheKnownNamesWhenAskedForAnother) {
   const auto policy = make_policy("magic", {.shape = {1, 1}, .slots = 1});
@@ -182,8 +149,9 @@ TEST(PolicyTest, LeavesBusySlotsAndTheirExpertsAlone) {
 }
 
 TEST(PolicyTest, MovesSlotsToALayerBelowItsQuota) {
-  // All four slots went to layer 0 under another quota.
+  // All four slots went to layer 0 before the quotas came.
   auto policy = policy_of("lfu-decay", {.shape = {2, 4}, .slots = 4});
+  ASSERT_TRUE(policy->control({.quotas = {2, 2}, .pins = {}}).ok());
   see(*policy, std::vector<uint32_t>{5, 4, 3, 2, 0, 1, 0, 2}, 8);
   const std::vector<SlotView> slots = {holding(0, 0), holding(0, 1), holding(0, 2), holding(0, 3)};
   const auto proposals = policy->propose(slots, 10);
@@ -202,68 +170,6 @@ TEST(PolicyTest, ProposesTheMostValuableExchangesFirst) {
   EXPECT_THAT(incoming(policy->propose(slots, 1)), ElementsAre(ExpertKey{1, 1}));
   EXPECT_TRUE(policy->propose(slots, 0).empty());
 }
-
-// Random uses, budgets and landing times on shapes with odd and extreme numbers of slots. SlotWorld checks
-// each proposal.
-class PolicyPropertyTest
-    : public testing::TestWithParam<std::tuple<std::string, ModelShape, uint32_t, bool>> {};
-
-std::vector<float> random_profile(ModelShape shape, std::mt19937_64& random) {
-  std::vector<float> profile;
-  for (uint32_t i = 0; i < shape.layers * shape.experts; ++i)
-    profile.push_back(static_cast<float>(random() % 1000) / 1000);
-  return profile;
-}
-
-std::vector<uint32_t> random_uses(ModelShape shape, std::mt19937_64& random) {
-  std::vector<uint32_t> uses(std::size_t{shape.layers} * shape.experts);
-  for (uint32_t& count : uses) count = random() % 4 == 0 ? static_cast<uint32_t>(random() % 9) : 0;
-  return uses;
-}
-
-TEST_P(PolicyPropertyTest, KeepsEveryPromiseUnderRandomUse) {
-  const auto& [name, shape, slots, with_profile] = GetParam();
-  std::mt19937_64 random(slots + 1000 * shape.layers);
-  PolicyOptions options{.shape = shape, .slots = slots};
-  if (with_profile) options.profile = random_profile(shape, random);
-  auto policy = policy_of(name, options);
-  auto twin = policy_of(name, options);
-  const uint32_t usable = std::min(slots, shape.layers * shape.experts);
-  const auto quotas = policy->quotas();
-  EXPECT_EQ(std::accumulate(quotas.begin(), quotas.end(), 0U), usable);
-  EXPECT_EQ(*std::min_element(quotas.begin(), quotas.end()) > 0, slots >= shape.layers);
-  EXPECT_LE(*std::max_element(quotas.begin(), quotas.end()), shape.experts);
-
-  SlotWorld world(shape, slots);
-  for (int step = 0; step < 200; ++step) {
-    const auto uses = random_uses(shape, random);
-    const uint64_t tokens = random() % 20;
-    see(*policy, uses, tokens);
-    see(*twin, uses, tokens);
-    const auto budget = static_cast<uint32_t>(random() % 8);
-    const uint32_t free_before = world.count(SlotView::State::kFree) - (slots - usable);
-    const auto proposals = policy->propose(world.slots(), budget);
-    EXPECT_GE(proposals.size(), std::min(free_before, budget))
-        << "free slots are filled as far as the budget goes";
-    const auto again = twin->propose(world.slots(), budget);
-    ASSERT_TRUE(std::equal(
-        proposals.begin(), proposals.end(), again.begin(), again.end(),
-        [](const Proposal& a, const Proposal& b) { return a.slot == b.slot && a.incoming == b.incoming; }))
-        << "not deterministic";
-    ASSERT_NO_FATAL_FAILURE(world.begin(proposals, budget)) << "step " << step;
-    for (uint32_t layer = 0; layer < shape.layers; ++layer) ASSERT_LE(world.held_by(layer), quotas[layer]);
-    if (random() % 3 > 0) world.land_all();
-  }
-  world.land_all();
-  EXPECT_EQ(world.count(SlotView::State::kResident), usable);
-  for (uint32_t layer = 0; layer < shape.layers; ++layer) EXPECT_EQ(world.held_by(layer), quotas[layer]);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, PolicyPropertyTest,
-    testing::Combine(testing::ValuesIn(policy_names()),
-                     testing::Values(ModelShape{1, 1}, ModelShape{3, 8}, ModelShape{7, 16}),
-                     testing::Values(0U, 1U, 2U, 13U, 24U, 111U, 112U, 150U), testing::Bool()));
 
 }  // namespace
 }  // namespace strata::residency

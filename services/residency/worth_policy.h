@@ -1,6 +1,6 @@
 #pragma once
-// What policies have in common: a policy is what it makes of the uses (`worth_`); planning, quotas and what
-// an operator demands are the same for all.
+// What policies have in common: a policy is what it makes of the uses (`worth_`); planning, and what an
+// operator demands, are the same for all.
 
 #include <cstdint>
 #include <span>
@@ -13,12 +13,13 @@ namespace strata::residency {
 
 class WorthPolicy : public Policy {
  public:
-  WorthPolicy(const PolicyOptions& options, Margin margin);
+  // stay_tokens: minimum residence time, in decode tokens.
+  WorthPolicy(const PolicyOptions& options, Margin margin, uint64_t stay_tokens = 0);
 
   void observe(const Usage& usage) final;
   std::vector<Proposal> propose(std::span<const SlotView> slots, uint32_t budget) final;
   std::span<const uint32_t> quotas() const final {
-    return control_.quotas.empty() ? quotas_ : control_.quotas;
+    return control_.quotas.empty() ? planner_.held() : control_.quotas;
   }
   Status control(Control control) final;
 
@@ -31,9 +32,12 @@ class WorthPolicy : public Policy {
 
  private:
   std::vector<uint32_t> experts_;  // (layers)
-  std::vector<uint32_t> quotas_;   // the policy's own
+  uint32_t slots_;
+  ExchangePlanner planner_;
   Control control_;
   Margin margin_;
+  uint64_t stay_tokens_;
+  uint64_t decoded_tokens_ = 0;
 };
 
 }  // namespace strata::residency
