@@ -1,0 +1,49 @@
+#pragma once
+// Where a state of a prompt is worth keeping while it is read (rules C3, C4; design: "Positions worth a
+// checkpoint"). Recurrent layers cannot be rewound: what is not kept on the way is not there later.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "gateway/conversations/prompt_landmarks.h"
+
+namespace strata::gateway {
+
+enum class CheckpointKind : uint8_t {
+  kRoot,            // behind system prompt and tools
+  kBeforeLastUser,  // before the last message of the user
+  kTurn,            // where a message begins
+  kInterval,        // every so many tokens
+};
+std::string_view checkpoint_kind_name(CheckpointKind kind);
+
+struct CheckpointPosition {
+  uint32_t position = 0;  // a state after exactly so many tokens
+  CheckpointKind kind = CheckpointKind::kInterval;
+  bool operator==(const CheckpointPosition&) const = default;
+};
+
+struct CheckpointOptions {
+  // A checkpoint at every multiple of this, counted from the first token, so that prompts which share a
+  // beginning agree about the places; 0: none.
+  uint32_t every_tokens = 2048;
+  // Of one prompt. Each costs the fixed part of a state (113 MiB in the released model).
+  uint32_t positions_max = 16;
+  // A checkpoint that saves fewer tokens than this over the one before is not kept.
+  uint32_t gap_tokens_min = 8;
+  // Positions are rounded down to multiples of this: where the device reads prompts in chunks that are cut at
+  // fixed multiples, a state between two cuts would let later chunks be cut elsewhere, and so change
+  // rounding.
+  uint32_t align_tokens = 1;
+};
+
+// Rising positions in (reused_tokens, prompt_tokens): what was reused has its checkpoints already, and a
+// state after the whole prompt is the running sequence itself. Of more than positions_max those are left out
+// whose loss costs least: the tokens to be read again from the one before, times how likely requests are to
+// need it (likely for roots and last messages, less for turns, least for intervals).
+std::vector<CheckpointPosition> checkpoint_positions(const PromptLandmarks& landmarks, uint32_t prompt_tokens,
+                                                     uint32_t reused_tokens,
+                                                     const CheckpointOptions& options);
+
+}  // namespace strata::gateway
