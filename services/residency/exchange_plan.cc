@@ -44,6 +44,8 @@ class Plan {
     std::ranges::fill(planner_.held_, 0);
     for (const ExpertKey pin : input.pins) state(pin) = State::kPinnedAbsent;
     for (uint32_t slot = 0; slot < slots.size(); ++slot) take_in(slot, slots[slot]);
+    pins_wait_ = std::ranges::any_of(
+        input.pins, [&](const ExpertKey& pin) { return state(pin) == State::kPinnedAbsent; });
     if (input.quotas.empty()) {
       groups_.push_back(
           {0, planner_.shape_.layers, std::min<uint64_t>(slots.size(), planner_.experts_total_)});
@@ -115,7 +117,7 @@ class Plan {
 
   bool may_go(const SlotView& view) const {
     return view.state == SlotView::State::kResident &&
-           planner_.may_go_at_[index(view.key)] <= input_.now_tokens &&
+           (pins_wait_ || planner_.may_go_at_[index(view.key)] <= input_.now_tokens) &&
            std::ranges::find(input_.pins, view.key) == input_.pins.end();
   }
 
@@ -225,6 +227,7 @@ class Plan {
   const PlanInput& input_;
   const std::span<const SlotView> slots_;
   const uint32_t budget_;
+  bool pins_wait_ = false;  // then nobody has a right to stay
   std::vector<Group> groups_;
   std::vector<uint32_t> free_;
   std::vector<uint32_t> moved_;  // slots that went to another group

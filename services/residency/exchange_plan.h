@@ -27,7 +27,7 @@ struct PlanInput {
   std::span<const ExpertKey> pins;   // worth more than any other, and never victims
   Margin margin;
   uint64_t now_tokens = 0;   // the policy's clock
-  uint64_t stay_tokens = 0;  // so long what this planner proposed is no victim
+  uint64_t stay_tokens = 0;  // so long what this planner proposed is no victim, unless a pinned expert waits
 };
 
 class ExchangePlanner {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "services/base/status.h"
+#include "services/residency/topics.h"
 
 namespace strata::residency {
 
@@ -24,6 +25,7 @@ struct PolicyOptions {
   uint32_t slots = 0;               // over all layers
   double decay_tokens = 256;        // decode tokens after which a use counts half
   std::vector<float> profile = {};  // (layers, experts) share of uses within the layer; empty: none
+  std::vector<Topic> topics = {};   // learned before, with counts (layers, experts); empty: none
   std::vector<uint32_t> experts_of_layer = {};  // (layers), where some have fewer; empty: all shape.experts
 };
 
@@ -80,6 +82,9 @@ class Policy {
   // these are fewer); a pin twice, of no expert of the model, or more of them than slots or than the layer's
   // quota.
   virtual Status control(Control control) = 0;
+  // What it has learned of topics, those it began with included; empty: this policy learns none. Until the
+  // next observe().
+  virtual std::span<const Topic> topics() const { return {}; }
 };
 
 // kInvalidArgument for an unknown name; the message lists the known ones.

@@ -13,7 +13,8 @@ namespace strata::residency {
   POLICY("lfu", make_lfu_policy)             \
   POLICY("lfu-decay", make_lfu_decay_policy) \
   POLICY("lru", make_lru_policy)             \
-  POLICY("static", make_static_policy)
+  POLICY("static", make_static_policy)       \
+  POLICY("topic", make_topic_policy)
 
 #define STRATA_DECLARE(name, make) std::unique_ptr<Policy> make(const PolicyOptions& options);
 STRATA_RESIDENCY_POLICIES(STRATA_DECLARE)
@@ -54,6 +55,12 @@ Status check_options(const PolicyOptions& options) {
   }
   if (!std::ranges::all_of(options.profile, [](float share) { return share >= 0 && share <= 1; })) {
     return fail(Code::kInvalidArgument, "the profile has shares outside of 0 to 1");
+  }
+  if (!std::ranges::all_of(options.topics, [&](const Topic& topic) {
+        return topic.tokens > 0 && topic.counts.size() == std::size_t{layers} * experts;
+      })) {
+    return fail(Code::kInvalidArgument,
+                "a topic without tokens, or with other counts than {} layers x {} experts", layers, experts);
   }
   if (!(options.decay_tokens >= 1) || std::isinf(options.decay_tokens)) {
     return fail(Code::kInvalidArgument, "decay_tokens is {}, expected a number from 1", options.decay_tokens);

@@ -31,7 +31,8 @@ class ProfileTest : public testing::Test {
             .layers = 2,
             .experts = 3,
             .tokens = 12345,
-            .counts = {1, 2, 1, 0, 0, uint64_t{1} << 60}};
+            .counts = {1, 2, 1, 0, 0, uint64_t{1} << 60},
+            .topics = {}};
   }
 
   Status status_of_reading(const std::string& bytes) const {
@@ -53,6 +54,51 @@ TEST_F(ProfileTest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(read->experts, 3U);
   EXPECT_EQ(read->tokens, 12345U);
   EXPECT_EQ(read->counts, sample().counts);
+}
+
+TEST_F(ProfileTest, HoldsTopicsInVersion2) {
+  Profile profile = sample();
+  profile.topics = {{.tokens = 64, .counts = {1, 2, 3, 4, 5, 6}},
+                    {.tokens = 7, .counts = {0, 0, 0, 0, 0, 9}}};
+  ASSERT_TRUE(write_profile(profile, path_).ok());
+  const auto read = read_profile(path_);
+  ASSERT_TRUE(read.has_value()) << read.error().message();
+  EXPECT_EQ(read->counts, profile.counts);
+  ASSERT_EQ(read->topics.size(), 2U);
+  EXPECT_EQ(read->topics[0].tokens, 64U);
+  EXPECT_EQ(read->topics[0].counts, profile.topics[0].counts);
+  EXPECT_EQ(read->topics[1].tokens, 7U);
+  EXPECT_EQ(read->topics[1].counts, profile.topics[1].counts);
+
+  std::ifstream in(path_, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_EQ(bytes[8], 2);
+  EXPECT_EQ(bytes.size(), 32 + 32 + 6 * 8 + 8 + 2 * (8 + 6 * 4) + 8U);
+  const auto with = [&](std::size_t at, char value) {
+    std::string damaged = bytes;
+    damaged[at] = value;
+    return std::string(status_of_reading(damaged).message());
+  };
+  EXPECT_THAT(with(112, 0), HasSubstr("byte 112: 0 topics and 0, expected 1 to 16 and 0"));
+  EXPECT_THAT(with(112, 17), HasSubstr("17 topics"));
+  EXPECT_THAT(with(112, 1), HasSubstr("expected 160"));
+  EXPECT_THAT(with(116, 1), HasSubstr("2 topics and 1"));
+  EXPECT_THAT(with(130, 77), HasSubstr("checksum"));
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_EQ(status_of_reading(bytes.substr(0, size)).code(), Code::kDataLoss) << size;
+}
+
+TEST_F(ProfileTest, RefusesToWriteTopicsThatCouldNotBeRead) {
+  const auto refuses = [&](std::vector<Topic> topics) {
+    Profile profile = sample();
+    profile.topics = std::move(topics);
+    return write_profile(profile, path_).code() == Code::kInvalidArgument;
+  };
+  const Topic good{.tokens = 1, .counts = std::vector<uint32_t>(6)};
+  EXPECT_FALSE(refuses({good}));
+  EXPECT_TRUE(refuses({good, {.tokens = 0, .counts = good.counts}}));
+  EXPECT_TRUE(refuses({{.tokens = 1, .counts = {1, 2}}}));
+  EXPECT_TRUE(refuses(std::vector<Topic>(17, good)));
 }
 
 // The format is a promise to files that exist: these bytes must stay readable, and writing must give exactly
@@ -106,7 +152,7 @@ TEST_F(ProfileTest, SaysWhatIsWrong) {
     return status_of_reading(changed).message();
   };
   EXPECT_THAT(with(0, 'X'), HasSubstr("no routing profile"));
-  EXPECT_THAT(with(8, 2), HasSubstr("version is 2, expected 1"));
+  EXPECT_THAT(with(8, 3), HasSubstr("version is 3, expected 1 or 2"));
   EXPECT_THAT(with(14, 1), HasSubstr("65538 layers"));
   EXPECT_THAT(with(21, 1), HasSubstr("a fingerprint of 288 bytes"));
   EXPECT_THAT(with(16, 4), HasSubstr("for 2 layers with 4 experts"));

@@ -26,6 +26,7 @@ class WorthPolicy : public Policy {
  protected:
   // Spans are empty or (layers, experts).
   virtual void learn(const Usage& usage) = 0;
+  void set_margin(Margin margin) { margin_ = margin; }
 
   ModelShape shape_;
   std::vector<double> worth_;  // (layers, experts); begins as the profile
