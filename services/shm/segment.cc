@@ -68,7 +68,7 @@ Status check_header(const SegmentHeader& header, const std::string& name, const 
 }  // namespace
 
 Result<Segment> Segment::create(const std::string& name, SegmentKind kind, uint32_t layout_version,
-                                uint64_t bytes) {
+                                uint64_t bytes, SegmentPages pages) {
   if (bytes < sizeof(SegmentHeader) || bytes > static_cast<uint64_t>(INT64_MAX)) {
     return fail(Code::kInvalidArgument, "shared memory {}: {} bytes is no size for a segment", name, bytes);
   }
@@ -78,7 +78,10 @@ Result<Segment> Segment::create(const std::string& name, SegmentKind kind, uint3
   Segment segment;
   segment.name_ = name;
   segment.owner_ = true;
-  TRY_OK(reserve_pages(fd.get(), name, bytes));
+  if (pages == SegmentPages::kOnDemand && ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    return system_failure(name, "ftruncate", errno);
+  }
+  TRY_OK(reserve_pages(fd.get(), name, pages == SegmentPages::kOnDemand ? sizeof(SegmentHeader) : bytes));
   TRY(segment.base_, map_segment(fd.get(), name, bytes));
   segment.bytes_ = bytes;
   // Nobody knows the name before the owner hands it over, so plain stores will do.

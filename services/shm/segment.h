@@ -29,14 +29,24 @@ struct alignas(kCacheLine) SegmentHeader {
 };
 static_assert(sizeof(SegmentHeader) == kCacheLine);
 
-enum class SegmentKind : uint32_t { kBoard = 1, kArena = 2, kResidencyTable = 3, kUsageBoard = 4 };
+enum class SegmentKind : uint32_t {
+  kBoard = 1,
+  kArena = 2,
+  kResidencyTable = 3,
+  kUsageBoard = 4,
+  kSnapshots = 5
+};
+
+// kReserved: all memory is taken at creation, so that no later write can end in SIGBUS. kOnDemand: only the
+// header's page is; the owner takes and returns the rest piece by piece (fallocate).
+enum class SegmentPages { kReserved, kOnDemand };
 
 class Segment {
  public:
   // Zero-filled, header written. Errors: kResourceExhausted (/dev/shm too small: the message has both
   // numbers), ...
   static Result<Segment> create(const std::string& name, SegmentKind kind, uint32_t layout_version,
-                                uint64_t bytes);
+                                uint64_t bytes, SegmentPages pages = SegmentPages::kReserved);
   // kNotFound, kFailedPrecondition (other kind, layout, instance or size than expected).
   static Result<Segment> attach(const std::string& name, SegmentKind kind, uint32_t layout_version,
                                 uint64_t bytes, uint64_t instance_id);
