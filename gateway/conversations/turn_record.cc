@@ -1,0 +1,60 @@
+#include "gateway/conversations/turn_record.h"
+
+#include <algorithm>
+
+namespace strata::gateway {
+
+Status TurnRecord::chose(uint32_t index, int32_t token) {
+  if (index != answer_tokens_ || end_token_) {
+    return fail(Code::kOutOfRange, "token {} of the answer after {}{}", index, answer_tokens_,
+                end_token_ ? " and its end" : "");
+  }
+  tokens_.push_back(token);
+  ++answer_tokens_;
+  return {};
+}
+
+Status TurnRecord::chose_end(int32_t token) {
+  if (end_token_) return fail(Code::kFailedPrecondition, "the answer ended twice");
+  tokens_.push_back(token);
+  end_token_ = true;
+  return {};
+}
+
+Status TurnRecord::keeps(uint32_t position) {
+  kept_tokens_ = position <= tokens_.size() ? position : 0;
+  if (position == kept_tokens_) return {};
+  return fail(Code::kOutOfRange, "the engine keeps a state of {} tokens, {} are known", position,
+              tokens_.size());
+}
+
+void TurnRecord::end(TurnEnd how, uint32_t shown_tokens) {
+  if (end_) return;
+  end_ = how;
+  shown_tokens_ = shown_tokens;
+}
+
+uint32_t TurnRecord::wanted_position() const {
+  const auto all = static_cast<uint32_t>(tokens_.size());
+  return shown_tokens_ >= answer_tokens_ ? all : prompt_tokens_ + shown_tokens_;
+}
+
+std::optional<CommittedState> TurnRecord::committed() const {
+  if (!end_ || *end_ == TurnEnd::kError || kept_tokens_ == 0) return {};
+  return CommittedState{.position = kept_tokens_,
+                        .tokens = std::span(tokens_).first(kept_tokens_),
+                        .generated_from = std::min(kept_tokens_, prompt_tokens_),
+                        .ahead_of_answer = kept_tokens_ > wanted_position()};
+}
+
+uint32_t tokens_in_front_of_cut(const tokenizer::Tokenizer& tokenizer, std::span<const int32_t> answer,
+                                std::size_t cut_bytes) {
+  std::size_t left = answer.size();
+  for (std::size_t bytes = 0; left > 0 && bytes < cut_bytes; --left) {
+    const int32_t token = answer[left - 1];
+    if (!tokenizer.is_special(token)) bytes += tokenizer.token_bytes(token).size();
+  }
+  return static_cast<uint32_t>(left);
+}
+
+}  // namespace strata::gateway
