@@ -14,8 +14,8 @@ LAYERS = [
     {"services/plot", "services/residency"},
     {"services/simulation"},
     {"services/sys", "services/shm", "services/obs", "services/config"},
-    {"services/gguf", "services/quant", "services/expert", "services/tokenizer", "services/synthetic", "services/model",
-     "services/snapshot"},
+    {"services/gguf", "services/quant", "services/expert", "services/tokenizer", "services/grammar", "services/synthetic",
+     "services/model", "services/snapshot"},
     {"services/actor", "services/rpc"},
     {"gateway", "gpu-worker", "cpu-expert-worker", "cache-manager", "services/cli"},
 ]

@@ -1,0 +1,256 @@
+#include "services/grammar/matcher.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "services/grammar/limits.h"
+#include "services/grammar/test_support.h"
+
+namespace strata::grammar {
+namespace {
+
+constexpr std::string_view kJson = R"(
+root ::= object
+value ::= object | array | string | number | "true" | "false" | "null"
+object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)*)? "}" ws
+array ::= "[" ws (value ("," ws value)*)? "]" ws
+string ::= "\"" ([^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4}))* "\"" ws
+number ::= "-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]+)? ([eE] [-+]? [0-9]+)? ws
+ws ::= [ \n\t]*
+)";
+
+// Tokens as BPE makes them for JSON: quotes glued to what follows, halves of characters, runs of brackets.
+std::shared_ptr<const Vocabulary> json_vocabulary() {
+  std::vector<std::string> texts;
+  for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
+  for (const char* text :
+       {"</s>",     "<tool_call>", "{\"",      "\":",          "\":\"",  "\",\"",  "\"}",   "\"},",
+        "\"}]",     "}}",          "}}}",      "]]",           "[[",     "[{\"",   "\": ",  "\": \"",
+        "\", \"",   "name",        "Paris",    " the",         "true",   "false",  "null",  "nul",
+        "12",       "0.5",         "-1",       "1e",           "\\\"",   "\\u",    "\\n",   "00",
+        "\xC3\xA9", "\xE2\x82",    "\x82\xAC", "\xF0\x9F\x98", "\x80\"", "é\"",    "  ",    "\n  ",
+        "}\n",      ",\n",         "a\"b",     "a\":1",        "\\",     "\\\\\"", "u00e9", "],[",
+        "]}",       "}]",          "e+5",      ".5",           "1,2",    "1]",     "\"a\""}) {
+    texts.emplace_back(text);
+  }
+  return vocabulary_of(texts);
+}
+
+// A walk over allowed tokens; at every step the mask must be what trying each token gives.
+void walk_and_compare(const std::shared_ptr<const Grammar>& grammar, uint32_t seed, int steps) {
+  std::mt19937 random(seed);
+  Matcher matcher(grammar);
+  std::string text;
+  for (int i = 0; i < steps; ++i) {
+    const std::set<int32_t> tokens = allowed(matcher);
+    ASSERT_EQ(tokens, accepted_one_by_one(matcher)) << "seed " << seed << " after: " << text;
+    ASSERT_FALSE(tokens.empty()) << "seed " << seed << " stuck after: " << text;
+    auto chosen = tokens.begin();
+    std::advance(chosen, random() % tokens.size());
+    ASSERT_TRUE(matcher.accept(*chosen));
+    text += grammar->vocabulary().bytes(*chosen);
+    if (matcher.is_ended()) return;
+  }
+}
+
+TEST(Matcher, MasksEqualTryingEachToken) {
+  const auto vocabulary = json_vocabulary();
+  const std::vector<std::string_view> grammars = {
+      kJson,
+      "root ::= [a-z\"]{3,40} \"\\\":\" [0-9]{2,}",  // counted, and it may end in what it may go on with
+      "root ::= ([^\"]{0,30} \"\\\"\"){1,50}",       // counted inside counted
+      "root ::= (\"a\" | \"aa\" | \"name\")* \"}\"{1,200} \"]\"*",
+      "root ::= \"[\" root \"]\" | \"{\" root \"}\" | \"1\"",
+      "root ::= s s\ns ::= \"[\" s \"]\" s | \"\"",
+      "root ::= [^<]* (<tool_call> [^<]* \"}\")*",
+      "root ::= .{5,60}",
+  };
+  for (const std::string_view text : grammars) {
+    const auto grammar = compiled(text, vocabulary);
+    for (uint32_t seed = 0; seed < 30; ++seed) walk_and_compare(grammar, seed, 40);
+  }
+}
+
+// The same where a state has too many cases to keep (limits in local_paths.cc): ambiguous to the last byte.
+TEST(Matcher, SearchesTheVocabularyWhereAMaskWouldBeTooLarge) {
+  std::string text = "root ::= s\ns ::= ";
+  for (int i = 0; i < 30; ++i) text += fmt::format("{} [a-z] a{} \"{}\"", i == 0 ? "" : " |", i, i);
+  text += " | \"x\"\n";
+  for (int i = 0; i < 30; ++i) text += fmt::format("a{} ::= s | \"y{}\"\n", i, i);
+  std::vector<std::string> tokens = {"</s>", "a",  "ab", "abcd", "abcdefgh", "x",
+                                     "x0",   "xx", "1",  "12",   "abx0",     "29"};
+  const auto grammar = compiled(text, vocabulary_of(tokens));
+  bool searched = false;
+  for (StateId state = 0; state < grammar->automaton().state_count(); ++state) {
+    searched = searched || grammar->mask(state).form == StateMask::Form::kSearch;
+  }
+  EXPECT_TRUE(searched);
+  for (uint32_t seed = 0; seed < 20; ++seed) walk_and_compare(grammar, seed, 12);
+}
+
+TEST(Matcher, CharactersMayBeSplitBetweenTokens) {
+  const auto vocabulary = json_vocabulary();
+  Matcher matcher(compiled("root ::= \"\\\"\" [€é] \"\\\"\"", vocabulary));
+  ASSERT_TRUE(matcher.accept('"'));
+  std::set<int32_t> tokens = allowed(matcher);
+  const auto id = [&](std::string_view bytes) {
+    for (uint32_t t = 0; t < vocabulary->size(); ++t) {
+      if (vocabulary->bytes(static_cast<int32_t>(t)) == bytes) return static_cast<int32_t>(t);
+    }
+    return -1;
+  };
+  EXPECT_EQ(tokens, (std::set<int32_t>{0xC3, 0xE2, id("\xC3\xA9"), id("\xE2\x82"), id("é\"")}));
+  ASSERT_TRUE(matcher.accept(id("\xE2\x82")));
+  EXPECT_EQ(allowed(matcher), (std::set<int32_t>{0xAC}));
+  EXPECT_FALSE(matcher.accept(0x80));
+  ASSERT_TRUE(matcher.accept(0xAC));
+  EXPECT_EQ(matcher.forced_text(), "\"");
+}
+
+TEST(Matcher, RollbackGoesBackToExactlyWhatWas) {
+  const auto grammar = compiled(kJson, json_vocabulary());
+  std::mt19937 random(7);
+  Matcher matcher(grammar, 16);
+  std::vector<std::set<int32_t>> masks = {allowed(matcher)};
+  for (int round = 0; round < 300; ++round) {
+    // A few drafts, then some of them are refused.
+    std::size_t drafts = 0;
+    for (; drafts < 8; ++drafts) {
+      std::set<int32_t> tokens = masks.back();
+      // An object that nests goes on for long; ending is tested elsewhere.
+      for (const char c : {'}', ']'}) tokens.erase(c);
+      std::erase_if(tokens, [&](int32_t t) { return grammar->vocabulary().is_end_of_generation(t); });
+      if (tokens.empty()) break;
+      auto chosen = tokens.begin();
+      std::advance(chosen, random() % tokens.size());
+      ASSERT_TRUE(matcher.accept(*chosen));
+      masks.push_back(allowed(matcher));
+    }
+    const auto refused = static_cast<uint32_t>(drafts == 0 ? 1 : random() % (drafts + 1));
+    if (matcher.rollback_available() < refused || masks.size() <= refused) break;
+    matcher.rollback(refused);
+    masks.resize(masks.size() - refused);
+    ASSERT_EQ(allowed(matcher), masks.back()) << "round " << round;
+  }
+  EXPECT_GT(masks.size(), 20U);
+  EXPECT_LE(matcher.rollback_available(), 33U);
+}
+
+TEST(Matcher, LongNestedTextsKeepTheirMemoryAndTheirPlace) {
+  const auto grammar =
+      compiled("root ::= \"[\" root \"]\" | item \",\" root | \"\"\nitem ::= \"(\" item? \")\"");
+  Matcher matcher(grammar, 4);
+  const int depth = 3000;
+  for (int i = 0; i < depth; ++i) {
+    ASSERT_TRUE(matcher.accept('['));
+    for (const char c : {'(', '(', ')', ')', ','}) ASSERT_TRUE(matcher.accept(c));
+  }
+  for (int i = 0; i < depth; ++i) {
+    EXPECT_FALSE(matcher.is_complete());
+    ASSERT_TRUE(matcher.accept(']')) << i;
+  }
+  EXPECT_TRUE(matcher.is_complete());
+  EXPECT_FALSE(matcher.accept(']'));
+}
+
+TEST(Matcher, CopiesAreIndependent) {
+  Matcher a(compiled("root ::= \"[\" root \"]\" | \"x\""));
+  ASSERT_TRUE(a.accept('['));
+  Matcher b = a;
+  ASSERT_TRUE(b.accept('['));
+  ASSERT_TRUE(b.accept('x'));
+  ASSERT_TRUE(a.accept('x'));
+  ASSERT_TRUE(a.accept(']'));
+  EXPECT_TRUE(a.is_complete());
+  ASSERT_TRUE(b.accept(']'));
+  EXPECT_FALSE(b.is_complete());
+  b.rollback(2);
+  EXPECT_EQ(allowed(b), (std::set<int32_t>{'[', 'x'}));
+}
+
+TEST(Matcher, EndsOnlyWhereTheTextIsComplete) {
+  const auto grammar = compiled("root ::= \"ab\" \"c\"?");
+  Matcher matcher(grammar);
+  EXPECT_FALSE(matcher.accept(256));
+  ASSERT_TRUE(matcher.accept('a'));
+  EXPECT_EQ(allowed(matcher), std::set<int32_t>{'b'});
+  ASSERT_TRUE(matcher.accept('b'));
+  EXPECT_TRUE(matcher.is_complete());
+  EXPECT_FALSE(matcher.only_end_allowed());
+  EXPECT_EQ(allowed(matcher), (std::set<int32_t>{'c', 256}));
+  ASSERT_TRUE(matcher.accept('c'));
+  EXPECT_TRUE(matcher.only_end_allowed());
+  ASSERT_TRUE(matcher.accept(256));
+  EXPECT_TRUE(matcher.is_ended());
+  EXPECT_TRUE(allowed(matcher).empty());
+  EXPECT_FALSE(matcher.accept('c'));
+  EXPECT_FALSE(matcher.accept(256));
+  matcher.rollback(2);
+  EXPECT_FALSE(matcher.is_ended());
+  EXPECT_EQ(allowed(matcher), (std::set<int32_t>{'c', 256}));
+}
+
+TEST(Matcher, ATextMayNotEndInsideAToken) {
+  Matcher matcher(compiled("root ::= \"a\"", vocabulary_of({"a", "ab", "</s>"})));
+  EXPECT_FALSE(matcher.accept(1));
+  EXPECT_EQ(allowed(matcher), std::set<int32_t>{0});
+}
+
+TEST(Matcher, SpecialAndUnknownTokensAreNeverText) {
+  const auto vocabulary = vocabulary_of({"<", "tool", "_call>", "<tool_call>", "</s>"});
+  Matcher matcher(compiled("root ::= .*", vocabulary));
+  EXPECT_EQ(allowed(matcher), (std::set<int32_t>{0, 1, 2, 4}));
+  EXPECT_FALSE(matcher.accept(3));
+  EXPECT_FALSE(matcher.accept(-1));
+  EXPECT_FALSE(matcher.accept(5));
+}
+
+TEST(Matcher, ForcedTextIsAllThatCannotBeOtherwise) {
+  Matcher matcher(compiled("root ::= \"{\\\"name\\\": \\\"\" [a-z]+ \"\\\"}\""));
+  EXPECT_EQ(matcher.forced_text(), "{\"name\": \"");
+  EXPECT_EQ(matcher.forced_text(3), "{\"n");
+  for (const char c : std::string("{\"name\": \"")) ASSERT_TRUE(matcher.accept(c));
+  EXPECT_EQ(matcher.forced_text(), "");
+  ASSERT_TRUE(matcher.accept('x'));
+  EXPECT_EQ(matcher.forced_text(), "");
+  ASSERT_TRUE(matcher.accept('"'));
+  EXPECT_EQ(matcher.forced_text(), "}");
+  ASSERT_TRUE(matcher.accept('}'));
+  EXPECT_EQ(matcher.forced_text(), "") << "it may end here";
+  EXPECT_EQ(Matcher(compiled("root ::= \"ab\" \"c\"?")).forced_text(), "ab");
+  EXPECT_EQ(Matcher(compiled("root ::= \"é\" | \"è\"")).forced_text(), "\xC3");
+}
+
+// The bound on parallel readings cuts off; what it leaves is still right.
+TEST(Matcher, AmbiguityBeyondTheLimitIsRefusedNotFollowed) {
+  const auto grammar = compiled("root ::= s\ns ::= \"a\" s s | \"a\"");
+  Matcher matcher(grammar);
+  uint32_t read = 0;
+  while (read < 5000 && matcher.accept('a')) ++read;
+  EXPECT_GE(read, 100U);
+  // Here a mask may still hold what accept() no longer takes.
+  const std::set<int32_t> mask = allowed(matcher);
+  for (const int32_t token : accepted_one_by_one(matcher)) EXPECT_TRUE(mask.contains(token));
+}
+
+TEST(Matcher, ThreadsShareAGrammar) {
+  const auto grammar = compiled(kJson, json_vocabulary());
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] { walk_and_compare(grammar, i, 60); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Grammar, PreparesAllMasksOrSaysHowManyAreLeft) {
+  const auto grammar = compiled(kJson, json_vocabulary());
+  const std::size_t before = grammar->memory_bytes();
+  EXPECT_EQ(grammar->prepare(std::chrono::nanoseconds(-1)), grammar->automaton().state_count());
+  EXPECT_EQ(grammar->prepare(std::chrono::hours(1)), 0U);
+  EXPECT_GT(grammar->memory_bytes(), before);
+}
+
+}  // namespace
+}  // namespace strata::grammar

@@ -1,0 +1,159 @@
+// Rules as GBNF text; what parse_gbnf reads back matches the same texts.
+#include <iterator>
+
+#include "services/grammar/rules.h"
+#include "services/tokenizer/utf8.h"
+
+namespace strata::grammar {
+namespace {
+
+// What stands around an expression decides whether it needs parentheses.
+enum class Context : uint8_t { kChoice, kSequence, kRepeated };
+
+class Writer {
+ public:
+  explicit Writer(const Rules& rules) : rules_(rules), seen_(rules.rule_count()) {}
+
+  std::string write() {
+    // llama.cpp's readers, and ours, begin at the rule called root.
+    if (rules_.name(rules_.root()) != "root")
+      out_ += fmt::format("root ::= {}\n", rules_.name(rules_.root()));
+    need(rules_.root());
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      const RuleId rule = order_[i];
+      out_ += rules_.name(rule) + " ::= ";
+      expression(rules_.body(rule), Context::kChoice);
+      out_ += '\n';
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void need(RuleId rule) {
+    if (seen_[rule]) return;
+    seen_[rule] = true;
+    order_.push_back(rule);
+  }
+
+  void list(const Node& node, std::string_view separator, Context inner, bool parentheses) {
+    if (parentheses) out_ += '(';
+    for (std::size_t i = 0; i < node.children.size(); ++i) {
+      if (i != 0) out_ += separator;
+      expression(node.children[i], inner);
+    }
+    if (parentheses) out_ += ')';
+  }
+
+  void expression(NodeId id, Context context) {
+    const Node& node = rules_.node(id);
+    switch (node.kind) {
+      case NodeKind::kBytes:
+        literal(rules_.text(node));
+        return;
+      case NodeKind::kChars:
+        char_class(rules_.set(node));
+        return;
+      case NodeKind::kSequence:
+        if (node.children.empty()) {
+          out_ += "\"\"";
+        } else {
+          list(node, " ", Context::kSequence, context == Context::kRepeated);
+        }
+        return;
+      case NodeKind::kChoice:
+        if (node.children.empty()) {
+          out_ += "[]";
+        } else {
+          list(node, " | ", Context::kChoice, context != Context::kChoice);
+        }
+        return;
+      case NodeKind::kRepeat:
+        repeat(node, context);
+        return;
+      case NodeKind::kRule:
+        need(node.index);
+        out_ += rules_.name(node.index);
+        return;
+      case NodeKind::kToken:
+        out_ += rules_.text(node);
+        return;
+      case NodeKind::kTokenId:
+        out_ += fmt::format("<[{}]>", node.index);
+        return;
+    }
+  }
+
+  void repeat(const Node& node, Context context) {
+    // "x{2}{3}" would read as a repeated repetition, which is what is meant, but few readers take it.
+    const bool parentheses = context == Context::kRepeated;
+    if (parentheses) out_ += '(';
+    expression(node.children[0], Context::kRepeated);
+    if (node.max == kUnbounded) {
+      out_ += node.min == 0 ? "*" : node.min == 1 ? "+" : fmt::format("{{{},}}", node.min);
+    } else if (node.min == 0 && node.max == 1) {
+      out_ += '?';
+    } else {
+      out_ += node.min == node.max ? fmt::format("{{{}}}", node.min)
+                                   : fmt::format("{{{},{}}}", node.min, node.max);
+    }
+    if (parentheses) out_ += ')';
+  }
+
+  void character(char32_t value, std::string_view special) {
+    if (value == '\n') {
+      out_ += "\\n";
+    } else if (value == '\r') {
+      out_ += "\\r";
+    } else if (value == '\t') {
+      out_ += "\\t";
+    } else if (value < 0x20 || value == 0x7F) {
+      out_ += fmt::format("\\x{:02X}", static_cast<uint32_t>(value));
+    } else if (value < 0x7F) {
+      if (special.find(static_cast<char>(value)) != std::string_view::npos) out_ += '\\';
+      out_ += static_cast<char>(value);
+    } else if (value <= 0xFFFF) {
+      out_ += fmt::format("\\u{:04X}", static_cast<uint32_t>(value));
+    } else {
+      out_ += fmt::format("\\U{:08X}", static_cast<uint32_t>(value));
+    }
+  }
+
+  void literal(std::string_view text) {
+    out_ += '"';
+    while (!text.empty()) {
+      const tokenizer::Utf8Step step = tokenizer::utf8_step(text);
+      character(step.value, "\"\\");
+      text.remove_prefix(step.bytes);
+    }
+    out_ += '"';
+  }
+
+  void char_class(const CodePoints& set) {
+    // A class that holds the last character was most likely written as a complement, and reads best so.
+    const bool inverted = set.contains(kLastCodePoint);
+    const CodePoints shown = inverted ? set.complement() : set;
+    if (inverted && shown.empty()) {
+      out_ += '.';
+      return;
+    }
+    out_ += inverted ? "[^" : "[";
+    for (const CodeRange& range : shown.ranges()) {
+      character(range.first, "]\\^-[");
+      if (range.last == range.first) continue;
+      if (range.last > range.first + 1) out_ += '-';
+      character(range.last, "]\\^-[");
+    }
+    out_ += ']';
+  }
+
+  const Rules& rules_;
+  std::vector<bool> seen_;
+  std::vector<RuleId> order_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string Rules::to_gbnf() const { return Writer(*this).write(); }
+
+}  // namespace strata::grammar
