@@ -78,6 +78,9 @@ class Device {
   // order. An error means that nothing is known of the sequences in the window any more: they can only be
   // closed.
   virtual Status run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) = 0;
+  // A prompt's bits do not depend on its cuts into windows as long as they lie at multiples of this from the
+  // start of the sequence.
+  virtual uint32_t prompt_multiple() const { return 1; }
   // Seconds spent since the last call, by stage.
   virtual StageSeconds take_stages() = 0;
 

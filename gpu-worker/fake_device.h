@@ -96,6 +96,7 @@ class FakeDevice final : public Device {
     windows.push_back(std::move(window));
     return next_status;
   }
+  uint32_t prompt_multiple() const override { return multiple; }
   StageSeconds take_stages() override { return stages; }
   ArenaHandle arena() const override {
     return {.segment = arena_.name(),
@@ -118,6 +119,7 @@ class FakeDevice final : public Device {
   std::vector<Window> windows;
   std::function<void()> on_window;  // before each window, on the loop's thread
   int32_t breaks_at_token = 0;      // logits after this token are not usable
+  uint32_t multiple = 1;            // what prompt_multiple() says
   Status next_status;
   StageSeconds stages{};
 

@@ -115,12 +115,20 @@ void WindowScheduler::compose() {
   }
   if (Running* running = next_catching_up(); running != nullptr) {
     last_caught_up_number_ = running->number;
-    // A chunk ends with the prompt: what comes after it was generated, and generated tokens take the window
-    // path.
-    uint32_t end = running->fed < running->prompt_count ? running->prompt_count
-                                                        : static_cast<uint32_t>(running->tokens.size());
-    add_rows(*running, std::min(end - running->fed, options_.prefill_chunk_tokens), false);
+    add_rows(*running, chunk_rows(*running), false);
   }
+}
+
+uint32_t WindowScheduler::chunk_rows(const Running& running) const {
+  // A chunk ends with the prompt: what comes after it was generated, and generated tokens take the window
+  // path.
+  const bool in_prompt = running.fed < running.prompt_count;
+  const uint32_t last = in_prompt ? running.prompt_count : static_cast<uint32_t>(running.tokens.size());
+  const uint32_t end = std::min(last, running.fed + options_.prefill_chunk_tokens);
+  if (!in_prompt || end == last) return end - running.fed;
+  // Only a chunk that is smaller than the multiple ends elsewhere.
+  const uint32_t multiple = options_.device->prompt_multiple(), whole = end / multiple * multiple;
+  return (whole > running.fed ? whole : end) - running.fed;
 }
 
 void WindowScheduler::add_rows(Running& running, uint32_t count, bool decode) {

@@ -68,6 +68,7 @@ class WindowScheduler {
   void compose();
   void add_rows(Running& running, uint32_t count, bool decode);
   Running* next_catching_up();
+  uint32_t chunk_rows(const Running& running) const;
   void take_choice(Running& running, RowChoice& choice, std::vector<PostedEvent>& events);
   void end(Running& running, GenerationEvent event, std::vector<PostedEvent>& events);
   void sweep();  // forgets those that have ended

@@ -82,6 +82,31 @@ TEST_F(WindowSchedulerTest, ReadsAPromptInChunksAndReportsEach) {
   EXPECT_EQ(processed, (std::vector<uint32_t>{0, 8, 16, 20}));
 }
 
+// Chunks of 8 tokens.
+TEST_F(WindowSchedulerTest, CutsAPromptAtTheMultiplesThatTheDeviceAsksFor) {
+  const auto sizes_with = [&](uint32_t multiple, const GenerationRequest& what) {
+    device_.multiple = multiple;
+    device_.windows.clear();
+    admit(what);
+    std::vector<std::size_t> sizes;
+    while (!scheduler_.idle() && sizes.size() < 100) {
+      window();
+      sizes.push_back(device_.windows.back().size());
+    }
+    return sizes;
+  };
+  using Sizes = std::vector<std::size_t>;
+  EXPECT_EQ(sizes_with(1, request(prompt_of(20), 1)), (Sizes{8, 8, 4}));
+  EXPECT_EQ(sizes_with(3, request(prompt_of(20), 1)), (Sizes{6, 6, 8}))
+      << "the last one ends with the prompt";
+  EXPECT_EQ(sizes_with(5, request(prompt_of(21), 1)), (Sizes{5, 5, 5, 6}));
+  EXPECT_EQ(sizes_with(8, request(prompt_of(17), 1)), (Sizes{8, 8, 1}));
+  EXPECT_EQ(sizes_with(12, request(prompt_of(27), 1)), (Sizes{8, 4, 8, 4, 3})) << "larger than a chunk";
+  GenerationRequest resubmitted = request(prompt_of(7), 12);
+  resubmitted.generated = fake_answer(prompt_of(7), 11);
+  EXPECT_EQ(sizes_with(5, resubmitted), (Sizes{7, 8, 3})) << "an answer is no prompt";
+}
+
 TEST_F(WindowSchedulerTest, AnswersWithTheTokensOfTheModelAndEndsAtMaxTokens) {
   auto [generation, heard] = admit(request(prompt_of(3), 5));
   run_to_end();

@@ -10,6 +10,7 @@
 
 #include "gpu-worker/cuda/board_tender.h"
 #include "gpu-worker/cuda/cpu_share.h"
+#include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/cuda/device_buffer.h"
 #include "gpu-worker/cuda/expert_places.h"
 #include "gpu-worker/cuda/forward.h"
@@ -332,6 +333,7 @@ Status CudaDevice::Impl::plan(std::span<const DeviceRow> rows) {
       return fail(Code::kOutOfRange, "row {}: position {} of a sequence with room for {} tokens", index,
                   segment.position + segment.row_count, options.plan.memory.context_tokens);
     }
+    if (row.is_prompt && segment.prompt_rows == segment.row_count) ++segment.prompt_rows;
     ++segment.row_count;
     segment_of_row.push_back(static_cast<uint32_t>(segments.size()) - 1);
     tokens.push_back(row.token);
@@ -627,6 +629,10 @@ Status CudaDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   }
   impl.say("idle");
   return {};
+}
+
+uint32_t CudaDevice::prompt_multiple() const {
+  return impl_->options.plan.limits.chunked_delta ? kDeltaChunk : 1;
 }
 
 StageSeconds CudaDevice::take_stages() { return std::exchange(impl_->stages, StageSeconds{}); }

@@ -1,7 +1,7 @@
 #pragma once
 // The `cuda` device: the whole window on one GPU, hits from the arena in its memory, misses by the expert
 // workers over boards that the GPU writes itself. Prompt and generated tokens give the bits of the host
-// device (with float32 keys and values).
+// device (with float32 keys and values), but for prompts under numerics: fast.
 
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ struct CudaDeviceOptions {
   std::string run_id;                // for segment names
   ExpertWorkers* workers = nullptr;  // outlives the device
   model::RoutingOverride* routing = nullptr;  // outlives the device; null: the router chooses
-  shm::WaitPolicy wait = {.yield = true};  // how the window loop waits for the device
+  shm::WaitPolicy wait = {.yield = true};     // how the window loop waits for the device
   // Windows of up to so many rows become graphs, at most so many at a time.
   uint32_t graph_rows_max = 32;
   uint32_t graphs_max = 24;
@@ -43,6 +43,7 @@ class CudaDevice final : public Device {
   Result<SequenceId> open_sequence() override;
   void close_sequence(SequenceId id) override;
   Status run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) override;
+  uint32_t prompt_multiple() const override;
   StageSeconds take_stages() override;
   ArenaHandle arena() const override;
   ResidentTable& residents() override;

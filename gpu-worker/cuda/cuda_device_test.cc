@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/cuda/device_harness.h"
 #include "gpu-worker/host/host_device.h"
 #include "services/base/check.h"
@@ -60,36 +63,39 @@ struct Setup {
   std::string kv = "float32";
   uint32_t chunk = 40;
   uint32_t stream_rows_min = 32;
+  std::string numerics = "reproducible";
+  uint32_t context = kContext;
 };
 
 std::unique_ptr<config::Settings> settings_of(const Setup& setup) {
   auto settings = std::make_unique<config::Settings>();
   settings->engine_sequences.set(kSequences);
-  settings->engine_context_tokens.set(kContext);
+  settings->engine_context_tokens.set(setup.context);
   settings->engine_prefill_chunk_tokens.set(config::Count(setup.chunk));
   settings->experts_stream_tokens_min.set(setup.stream_rows_min);
   settings->cpu_experts_workers.set(0);
   CHECK(settings->find("experts.slots")->parse(setup.slots).ok());
   CHECK(settings->find("device.kv")->parse(setup.kv).ok());
+  CHECK(settings->find("numerics")->parse(setup.numerics).ok());
   return settings;
 }
 
 class Cuda : public DeviceHarness {
  public:
   explicit Cuda(const model::ModelWeights& weights, const Setup& setup = {})
-      : DeviceHarness(weights, *settings_of(setup), kContext, "cudatest") {}
+      : DeviceHarness(weights, *settings_of(setup), setup.context, "cudatest") {}
 };
 
 class Host {
  public:
-  explicit Host(const model::ModelWeights& weights) {
+  explicit Host(const model::ModelWeights& weights, uint32_t chunk = 40, uint32_t context = kContext) {
     config::Settings settings;
     settings.engine_sequences.set(kSequences);
-    settings.engine_prefill_chunk_tokens.set(config::Count(40));
+    settings.engine_prefill_chunk_tokens.set(config::Count(chunk));
     settings.cpu_experts_workers.set(0);
     CHECK(settings.find("experts.slots")->parse("0").ok());
-    auto plan = make_plan(weights.config, settings, kContext,
-                          plan_input(weights, kContext, sys::available_memory_bytes()));
+    auto plan = make_plan(weights.config, settings, context,
+                          plan_input(weights, context, sys::available_memory_bytes()));
     CHECK(plan.has_value(), "{}", plan.error().message());
     workers_ = std::make_unique<ExpertWorkers>(
         ExpertWorkersOptions{.run_id = "cudatesthost", .geometry = plan->board, .expected = 0});
@@ -242,6 +248,73 @@ TEST_F(CudaDeviceTest, SaysTheSameWhateverIsResidentAndWhoComputesTheMisses) {
   cuda.fill(all / 4);
   EXPECT_EQ(run(cuda.device(), tokens, kMixed, all_bits()), expected) << "two workers, a quarter resident";
   EXPECT_EQ(cuda.device().dispatch_counters().fallbacks.load(), 0U);
+}
+
+// The chunked form (numerics: fast): a prompt of two chunks and a tail, and a few generated tokens behind it.
+class FastCudaDeviceTest : public CudaDeviceTest {
+ protected:
+  static constexpr uint32_t kPrompt = 140, kAll = 144;
+  using Answers = std::vector<std::vector<Said>>;
+
+  void SetUp() override {
+    if (!can_chunk_delta_net(32)) GTEST_SKIP() << "needs sm_80";
+  }
+  static Script script(const std::vector<uint32_t>& cuts) {
+    Script windows;
+    for (const uint32_t rows : cuts) windows.push_back({{0, rows}});
+    for (uint32_t i = kPrompt; i < kAll; ++i) windows.push_back({{0, 1}});
+    return windows;
+  }
+  // What is said from the end of the prompt on.
+  static Answers answers(Device& device, const model::ModelWeights& weights,
+                         const std::vector<uint32_t>& cuts) {
+    Answers all = run(device, {made_up_tokens(weights, kAll, 5)}, script(cuts), all_bits());
+    return {all.end() - (kAll - kPrompt + 1), all.end()};
+  }
+  static void expect_near(const Answers& actual, const Answers& expected, float difference_max) {
+    ASSERT_EQ(actual.size(), expected.size());
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      const auto &top = actual[i].at(0).top, &expected_top = expected[i].at(0).top;
+      ASSERT_EQ(top.at(0).first, expected_top.at(0).first) << "the best token after window " << i;
+      for (const auto& [id, logprob] : top) {
+        const auto same = std::ranges::find(expected_top, id, &std::pair<int32_t, float>::first);
+        if (same != expected_top.end()) EXPECT_NEAR(logprob, same->second, difference_max) << "token " << id;
+      }
+    }
+  }
+  static Setup fast(const std::string& numerics = "fast") {
+    return {.slots = "0", .chunk = kPrompt, .numerics = numerics, .context = 160};
+  }
+};
+
+TEST_F(FastCudaDeviceTest, IsNearTheHostDevice) {
+  // Float weights; quantized ones, where an activation may be rounded to the next of its 8 bits.
+  for (const auto& [weights, difference_max] :
+       {std::pair(&tiny_weights(), 1e-4f), std::pair(&demo_weights(), 0.1f)}) {
+    Host host(*weights, kPrompt, 160);
+    const Answers expected = answers(host.device(), *weights, {kPrompt});
+    Cuda cuda(*weights, fast());
+    EXPECT_EQ(cuda.device().prompt_multiple(), kDeltaChunk);
+    const Answers actual = answers(cuda.device(), *weights, {kPrompt});
+    expect_near(actual, expected, difference_max);
+    EXPECT_NE(actual, expected) << "was it the recurrence after all?";
+  }
+}
+
+TEST_F(FastCudaDeviceTest, SaysTheSameHoweverAPromptIsCutAtItsMultiple) {
+  Cuda cuda(tiny_weights(), fast());
+  const Answers expected = answers(cuda.device(), tiny_weights(), {kPrompt});
+  for (const std::vector<uint32_t>& cuts :
+       {std::vector<uint32_t>{64, 76}, std::vector<uint32_t>{128, 12}, std::vector<uint32_t>{64, 64, 12}})
+    EXPECT_EQ(answers(cuda.device(), tiny_weights(), cuts), expected);
+}
+
+TEST_F(FastCudaDeviceTest, IsNotThereUnlessAskedFor) {
+  Cuda cuda(tiny_weights(), fast("reproducible"));
+  EXPECT_EQ(cuda.device().prompt_multiple(), 1U);
+  Host host(tiny_weights(), kPrompt, 160);
+  EXPECT_EQ(answers(cuda.device(), tiny_weights(), {kPrompt}),
+            answers(host.device(), tiny_weights(), {kPrompt}));
 }
 
 TEST_F(CudaDeviceTest, RefusesWindowsThatMakeNoSense) {

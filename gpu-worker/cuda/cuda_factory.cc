@@ -1,6 +1,7 @@
 #include "gpu-worker/cuda/cuda_device.h"
 #include "gpu-worker/device_factory.h"
 #include "services/expert/thread_plan.h"
+#include "services/obs/log.h"
 
 namespace strata::gpu_worker {
 namespace {
@@ -35,9 +36,16 @@ class CudaFactory final : public DeviceFactory {
 Result<std::unique_ptr<DeviceFactory>> cuda_device_factory(const DeviceInputs& inputs) {
   if (inputs.settings->numerics() == "exact")
     return fail(Code::kUnimplemented,
-                "numerics: exact is for the host device only; device.type: cuda has reproducible");
+                "numerics: exact is for the host device only; device.type: cuda has reproducible and fast");
   TRY(const auto vram, cuda::open_gpu());
   TRY(auto plan, cuda::make_vram_plan(*inputs.weights, *inputs.settings, inputs.context_tokens, vram));
+  if (inputs.settings->numerics() == "fast" && !plan.limits.chunked_delta) {
+    obs::warn("device",
+              "numerics: fast: this GPU (it takes sm_80 and, for heads of 128, 157 KiB of shared memory a "
+              "block) or "
+              "this model (heads of {}) has no chunked delta-net; prompts are computed as under reproducible",
+              inputs.weights->config.state_dim);
+  }
   return std::make_unique<CudaFactory>(inputs, std::move(plan));
 }
 

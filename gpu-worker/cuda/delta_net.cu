@@ -1,10 +1,15 @@
 #include "gpu-worker/cuda/delta_net.h"
 
-#include "gpu-worker/cuda/delta_net_parts.cuh"
+#include "gpu-worker/cuda/delta_net_chunks.cuh"
+#include "gpu-worker/cuda/device_limits.h"
 #include "gpu-worker/cuda/quantize.h"
 #include "services/base/check.h"
 
 namespace strata::gpu_worker::cuda {
+
+bool can_chunk_delta_net(uint32_t dim) {
+  return has_register_state(dim) && has_tensor_cores() && can_scan_chunks(dim);
+}
 
 void delta_net(const DeltaNetArgs& args, cudaStream_t stream) {
   const WindowView& window = args.window;
@@ -19,7 +24,10 @@ void delta_net(const DeltaNetArgs& args, cudaStream_t stream) {
   CHECK(!has_register_state(args.dim) || args.state_stride % 4 == 0, "states {} floats apart",
         args.state_stride);
 
-  const bool long_rows = window.row_count > kShortRows * window.segment_count;
+  // With the chunked form no window that may hold a chunk is short: a prompt must not depend on who shares
+  // its window.
+  const bool long_rows = window.row_count > kShortRows * window.segment_count ||
+                         (args.log_decays != nullptr && window.row_count >= kDeltaChunk);
   if (long_rows && has_register_state(args.dim)) {
     delta_net_long(args, stream);
     return;

@@ -1,12 +1,27 @@
 #pragma once
 // The Gated DeltaNet layer between its projections, as model::DeltaNet does it (model-qwen4exp section 6), in
-// the recurrent form: any cut of a sequence into windows gives the same bits.
+// the recurrent form: any cut of a sequence into windows gives the same bits. For numerics: fast the full
+// chunks of prompts are computed in the chunked form, which agrees to about 1e-5 (docs/decisions/040).
 
 #include <cuda_runtime.h>
 
 #include "gpu-worker/cuda/device_types.h"
+#include "gpu-worker/cuda/products_f32.h"
 
 namespace strata::gpu_worker::cuda {
+
+// Rows of a chunk of the chunked form. Chunks begin at multiples of it from the start of a sequence.
+inline constexpr uint32_t kDeltaChunk = 64;
+// Scratch of one chunk: for each value head U, W, P and two factors a row.
+constexpr uint64_t delta_chunk_head_floats(uint32_t dim) {
+  return uint64_t{kDeltaChunk} * (2 * dim + kDeltaChunk + 2);
+}
+constexpr uint64_t delta_chunk_floats(uint32_t value_heads, uint32_t dim) {
+  return value_heads * delta_chunk_head_floats(dim);
+}
+// Whether the GPU in use can compute the chunked form for heads of `dim` values: it takes sm_80, heads of 32,
+// 64 or 128 and, for 128, 157 KiB of shared memory a block.
+bool can_chunk_delta_net(uint32_t dim);
 
 struct DeltaNetArgs {
   WindowView window;
@@ -36,10 +51,15 @@ struct DeltaNetArgs {
   // Scratch. Long windows leave other numbers in alpha and beta.
   float* mixed = nullptr;        // (rows, channels), long windows only
   uint32_t* arrivals = nullptr;  // (segments, nk), zero before the first call; every call leaves zeros
+  // The chunked form; without it everything is recurrent. Needs can_chunk_delta_net().
+  float* log_decays = nullptr;  // (rows, nv)
+  // Room for one chunk at least (delta_chunk_floats()); chunks go through in pieces that fit. May lie on qkv.
+  FloatScratch chunk_scratch = {};
 };
 
-// One launch for short windows (decode), four for long ones. Moves S of every sequence of the window twice
-// (3.1 MB each way for the real shape) beside the rows.
+// One launch for short windows (decode), four for long ones; with the chunked form three and two for each
+// piece of chunks more. Which launches there are depends on the window's counts only. Moves S of every
+// sequence of the window twice (3.1 MB each way for the real shape) beside the rows.
 void delta_net(const DeltaNetArgs& args, cudaStream_t stream);
 
 }  // namespace strata::gpu_worker::cuda

@@ -1,9 +1,12 @@
 // Long segments (prompts). What needs no state is done for all rows at once: convolution and norms, and the
 // output's norm and gate behind it. In between, blocks carry columns of the state through all rows of a
-// segment in their registers.
+// segment in their registers, or, with the chunked form, through those before and behind its chunks.
 
-#include "gpu-worker/cuda/delta_net_parts.cuh"
+#include <algorithm>
+
+#include "gpu-worker/cuda/delta_net_chunks.cuh"
 #include "gpu-worker/cuda/launch.h"
+#include "services/base/check.h"
 
 namespace strata::gpu_worker::cuda {
 namespace {
@@ -22,7 +25,8 @@ __device__ float sum_squares_of(const float (&values)[kDim / kWarp]) {
 }
 
 // Block (2 nk + nv, rows / kRowsOfWarp / kRowWarps), a head of some rows a warp. Queries and keys come out
-// normalized; beside the values, alpha becomes the decay and beta the step. kTaps: 0 stands for any number.
+// normalized; beside the values, alpha becomes the decay and beta the step, and log_decays is filled. kTaps:
+// 0 stands for any number.
 constexpr uint32_t kRowsOfWarp = 8;
 template <int kDim, int kTaps>
 __global__ void __launch_bounds__(kRowWarps* kWarp) prepare_kernel(DeltaNetArgs args) {
@@ -63,7 +67,10 @@ __global__ void __launch_bounds__(kRowWarps* kWarp) prepare_kernel(DeltaNetArgs 
     const uint32_t value_head = head - 2 * args.key_heads;
     float* alpha = args.alpha.data + row * args.alpha.stride + value_head;
     float* beta = args.beta.data + row * args.beta.stride + value_head;
-    *alpha = decay_of(args, value_head, *alpha);
+    const float log_decay = log_decay_of(args, value_head, *alpha);
+    if (args.log_decays != nullptr)
+      args.log_decays[uint64_t{row} * args.value_heads + value_head] = log_decay;
+    *alpha = exp_value(log_decay);
     *beta = sigmoid_value(*beta);
   }
 }
@@ -228,14 +235,31 @@ __device__ inline float spread_sums(float (&sums)[kStageRows]) {
   return sums[0];
 }
 
+// Which rows of each segment: all, or those on one side of its chunks.
+enum class SegmentPart { kAll, kBeforeChunks, kBehindChunks };
+__device__ inline SegmentInfo part_of(SegmentInfo segment, SegmentPart part) {
+  if (part == SegmentPart::kAll) return segment;
+  const SegmentChunks chunks(segment);
+  const uint32_t before = chunks.count == 0 ? 0 : chunks.skipped;
+  if (part == SegmentPart::kBeforeChunks) {
+    segment.row_count = before;
+    return segment;
+  }
+  const uint32_t done = before + chunks.count * kDeltaChunk;
+  segment.row_begin += done;
+  segment.row_count -= done;
+  return segment;
+}
+
 // Block (nk * columns of a key head / kBlockColumns, segments). values[i] is the decayed state of the row at
 // hand.
 template <int kDim>
-__global__ void __launch_bounds__(kBlockThreads, 1) recur_kernel(DeltaNetArgs args) {
+__global__ void __launch_bounds__(kBlockThreads, 1) recur_kernel(DeltaNetArgs args, SegmentPart part) {
   using Keys = ThreadKeys<kDim>;
   constexpr uint32_t kMine = 2 * Keys::kKeys;
   __shared__ StagedRow<kDim> staged[2][kStageRows];
-  const SegmentInfo segment = args.window.segments[blockIdx.y];
+  const SegmentInfo segment = part_of(args.window.segments[blockIdx.y], part);
+  if (segment.row_count == 0) return;
   const Columns<kDim> columns(args);
   stage_rows(columns, segment, 0, staged[0]);
 
@@ -304,6 +328,34 @@ __global__ void __launch_bounds__(kBlockThreads, 1) recur_kernel(DeltaNetArgs ar
 }
 
 template <int kDim>
+void recur(const DeltaNetArgs& args, SegmentPart part, cudaStream_t stream) {
+  const uint32_t columns = args.value_heads / args.key_heads * kDim;
+  launch(recur_kernel<kDim>,
+         {.grid = dim3(args.key_heads * ((columns + kBlockColumns - 1) / kBlockColumns),
+                       args.window.segment_count),
+          .block = kBlockThreads},
+         stream, args, part);
+}
+
+// The chunks in pieces of equal size that the scratch holds. How many there are only the device knows; this
+// is the most.
+template <int kDim>
+void recur_and_chunk(const DeltaNetArgs& args, cudaStream_t stream) {
+  const auto most = args.window.row_count / kDeltaChunk;
+  const uint64_t room = args.chunk_scratch.floats / delta_chunk_floats(args.value_heads, args.dim);
+  CHECK(room > 0, "{} floats for a chunk of {} heads of {}", args.chunk_scratch.floats, args.value_heads,
+        args.dim);
+  recur<kDim>(args, SegmentPart::kBeforeChunks, stream);
+  const auto pieces = static_cast<uint32_t>((most + room - 1) / room), size = (most + pieces - 1) / pieces;
+  for (uint32_t first = 0; first < most; first += size) {
+    const ChunkRange range{.first = first, .count = std::min(size, most - first)};
+    solve_chunks(args, range, stream);
+    scan_chunks(args, range, stream);
+  }
+  recur<kDim>(args, SegmentPart::kBehindChunks, stream);
+}
+
+template <int kDim>
 void launch_all(const DeltaNetArgs& args, cudaStream_t stream) {
   constexpr uint32_t kThreads = 256;
   const uint32_t heads = 2 * args.key_heads + args.value_heads, rows = args.window.row_count;
@@ -314,12 +366,11 @@ void launch_all(const DeltaNetArgs& args, cudaStream_t stream) {
       append_kernel,
       {.grid = dim3((heads * kDim + kThreads - 1) / kThreads, args.window.segment_count), .block = kThreads},
       stream, args);
-  const uint32_t columns = args.value_heads / args.key_heads * kDim;
-  launch(recur_kernel<kDim>,
-         {.grid = dim3(args.key_heads * ((columns + kBlockColumns - 1) / kBlockColumns),
-                       args.window.segment_count),
-          .block = kBlockThreads},
-         stream, args);
+  if (args.log_decays != nullptr && rows >= kDeltaChunk) {
+    recur_and_chunk<kDim>(args, stream);
+  } else {
+    recur<kDim>(args, SegmentPart::kAll, stream);
+  }
   launch(finish_kernel<kDim>,
          {.grid = (args.value_heads * rows + kRowWarps - 1) / kRowWarps, .block = kRowWarps * kWarp}, stream,
          args);
@@ -328,17 +379,7 @@ void launch_all(const DeltaNetArgs& args, cudaStream_t stream) {
 }  // namespace
 
 void delta_net_long(const DeltaNetArgs& args, cudaStream_t stream) {
-  switch (args.dim) {
-    case 32:
-      launch_all<32>(args, stream);
-      break;
-    case 64:
-      launch_all<64>(args, stream);
-      break;
-    default:
-      launch_all<128>(args, stream);
-      break;
-  }
+  with_head_size(args.dim, [&](auto dim) { launch_all<dim()>(args, stream); });
 }
 
 }  // namespace strata::gpu_worker::cuda

@@ -1,6 +1,8 @@
 #pragma once
 // What the kernels of the delta-net share: the sums over keys, and the numbers of a row.
 
+#include <type_traits>
+
 #include "gpu-worker/cuda/convolution.cuh"
 #include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/cuda/quantize_block.cuh"
@@ -19,6 +21,18 @@ void delta_net_short(const DeltaNetArgs& args, cudaStream_t stream);
 void delta_net_long(const DeltaNetArgs& args, cudaStream_t stream);  // needs has_register_state(args.dim)
 // Head sizes whose state is kept in registers.
 inline bool has_register_state(uint32_t dim) { return dim == 32 || dim == 64 || dim == 128; }
+// run(std::integral_constant<int, dim>) for one of those.
+template <class Run>
+void with_head_size(uint32_t dim, const Run& run) {
+  switch (dim) {
+    case 32:
+      return run(std::integral_constant<int, 32>());
+    case 64:
+      return run(std::integral_constant<int, 64>());
+    default:
+      return run(std::integral_constant<int, 128>());
+  }
+}
 
 __device__ inline uint32_t channel_count(const DeltaNetArgs& args) {
   return (2 * args.key_heads + args.value_heads) * args.dim;
@@ -39,9 +53,12 @@ __device__ inline float head_scale(float sum_squares, uint32_t dim, bool query) 
   return query ? scale * (1.0f / sqrtf(static_cast<float>(dim))) : scale;
 }
 
-__device__ inline float decay_of(const DeltaNetArgs& args, uint32_t head, float alpha) {
+__device__ inline float log_decay_of(const DeltaNetArgs& args, uint32_t head, float alpha) {
   const float a = args.a[head], dt_bias = args.dt_bias[head];  // both asked for before either is used
-  return exp_value(a * softplus_value(alpha + dt_bias));
+  return a * softplus_value(alpha + dt_bias);
+}
+__device__ inline float decay_of(const DeltaNetArgs& args, uint32_t head, float alpha) {
+  return exp_value(log_decay_of(args, head, alpha));
 }
 
 // The lanes of the sums over a head's keys (model::kDeltaLanes): neighbouring keys share a lane, lanes are

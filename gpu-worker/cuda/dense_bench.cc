@@ -4,6 +4,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -55,7 +56,7 @@ struct BenchWindow {
     std::vector<SegmentInfo> segment_infos;
     for (uint32_t s = 0; s < sequences; ++s) {
       segment_infos.push_back(
-          {.sequence = s, .row_begin = s * rows_each, .row_count = rows_each, .position = 0});
+          {.sequence = s, .row_begin = s * rows_each, .row_count = rows_each, .prompt_rows = rows_each});
       for (uint32_t i = 0; i < rows_each; ++i)
         row_infos.push_back({.segment = s, .position = i, .sequence = s});
     }
@@ -148,15 +149,19 @@ BENCHMARK(router)
 BENCHMARK(steps)->Arg(1)->Arg(8)->Arg(16)->Arg(512)->UseManualTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(half_matrix)->Arg(1)->Arg(8)->Arg(512)->UseManualTime()->Unit(benchmark::kMicrosecond);
 
-// Arguments: sequences, rows of each.
-void delta(benchmark::State& state) {
-  const auto sequences = static_cast<uint32_t>(state.range(0));
-  const BenchWindow window(sequences, static_cast<uint32_t>(state.range(1)));
+// As many rows as the scratch of chunks lies on in a device with windows of 8192.
+constexpr uint64_t kRowsOfScratch = 8192;
+
+void delta_net_of(benchmark::State& state, uint32_t sequences, uint32_t rows_each, bool chunked) {
+  if (chunked && !can_chunk_delta_net(kDim)) return state.SkipWithError("no chunked form on this GPU");
+  const BenchWindow window(sequences, rows_each);
   const uint64_t rows = window.view.row_count;
   const uint64_t state_floats = uint64_t{kValues} * kDim, history_floats = uint64_t{kChannels} * (kTaps - 1);
   const uint64_t copies = kColdBytes / (sequences * state_floats * sizeof(float)) + 1;
   const auto conv = zeros<float>(kChannels * kTaps), heads_weights = zeros<float>(2 * kValueHeads + kDim);
-  const auto qkv = zeros<float>(rows * kChannels), gate = zeros<float>(rows * kValues);
+  const uint64_t qkv_floats = (chunked ? std::max(rows, kRowsOfScratch) : rows) * kChannels;
+  const auto qkv = zeros<float>(qkv_floats), log_decays = zeros<float>(rows * kValueHeads);
+  const auto gate = zeros<float>(rows * kValues);
   const auto alpha = zeros<float>(rows * kValueHeads), beta = zeros<float>(rows * kValueHeads);
   const auto heads = zeros<float>(rows * kValues), mixed = zeros<float>(rows * kChannels);
   const auto q8 = zeros<std::byte>(rows * q8_row_stride(kValues));
@@ -188,9 +193,19 @@ void delta(benchmark::State& state) {
                .history = histories.data() + i % copies * sequences * history_floats,
                .history_stride = history_floats,
                .mixed = mixed.data(),
-               .arrivals = arrivals.data()},
+               .arrivals = arrivals.data(),
+               .log_decays = chunked ? log_decays.data() : nullptr,
+               .chunk_scratch = {.data = qkv.data(), .floats = qkv_floats}},
               stream);
   });
+}
+// Arguments: sequences, rows of each.
+void delta(benchmark::State& state) {
+  delta_net_of(state, static_cast<uint32_t>(state.range(0)), static_cast<uint32_t>(state.range(1)), false);
+}
+// The same for prompts in the chunked form.
+void delta_chunked(benchmark::State& state) {
+  delta_net_of(state, static_cast<uint32_t>(state.range(0)), static_cast<uint32_t>(state.range(1)), true);
 }
 BENCHMARK(delta)
     ->Args({1, 1})
@@ -198,7 +213,15 @@ BENCHMARK(delta)
     ->Args({8, 1})
     ->Args({16, 1})
     ->Args({1, 64})
-    ->Args({1, 4096})
+    ->Args({1, 512})
+    ->Args({1, 2048})
+    ->Args({1, 8192})
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK(delta_chunked)
+    ->Args({1, 512})
+    ->Args({1, 2048})
+    ->Args({1, 8192})
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
 

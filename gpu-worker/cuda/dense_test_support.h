@@ -110,9 +110,11 @@ struct TestWindow {
   WindowView view;
   model::Window host;
 };
-// Rows of the same sequence follow those of earlier windows: the sequences' positions are moved on.
+// Rows of the same sequence follow those of earlier windows: the sequences' positions are moved on. All rows
+// are of prompts, or all were generated.
 inline TestWindow test_window(Generator& random, std::vector<model::SequenceState*> sequences,
-                              const std::vector<uint32_t>& row_counts, uint32_t vocabulary) {
+                              const std::vector<uint32_t>& row_counts, uint32_t vocabulary,
+                              bool prompts = true) {
   TestWindow window;
   const auto count = static_cast<uint32_t>(sequences.size());
   for (uint32_t i = 0; i < count; ++i) {
@@ -122,7 +124,8 @@ inline TestWindow test_window(Generator& random, std::vector<model::SequenceStat
     window.segment_infos.push_back({.sequence = count - 1 - i,
                                     .row_begin = row_begin,
                                     .row_count = row_counts[i],
-                                    .position = position});
+                                    .position = position,
+                                    .prompt_rows = prompts ? row_counts[i] : 0});
     window.host.segments.push_back(
         {.sequence = sequences[i], .row_begin = row_begin, .row_count = row_counts[i], .position = position});
     for (uint32_t r = 0; r < row_counts[i]; ++r) {

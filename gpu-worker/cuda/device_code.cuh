@@ -55,6 +55,15 @@ __device__ inline void mma_s8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t 
 __device__ inline void mma_s8_k32(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], int c);
 __device__ inline void mma_s8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b, int c);
 
+// x rounded to the 11 significant bits of a tf32, as the bits of a float; a tie goes away from zero. Needs
+// sm_80.
+__device__ inline uint32_t tf32_of(float x);
+// d (16, 8) += a (16, 8) . b (8, 8) with float32 sums whose order and rounding are the GPU's own; of a and b,
+// bits of floats, the lowest 13 bits are not read. With g and t as above: a[0] row g, a[1] row g + 8, both
+// column t; a[2], a[3] the same rows, column t + 4; b[0] column g, row t, b[1] row t + 4; d as above. Needs
+// sm_80.
+__device__ inline void mma_tf32_k8(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+
 // Words that another processor reads and writes (page-locked shared memory). A release makes everything
 // visible that this thread wrote before; an acquire makes everything visible that the other side wrote before
 // its release.

@@ -133,6 +133,34 @@ TEST(DeviceCode, MatrixProductsHaveTheDocumentedFragments) {
   }
 }
 
+TEST(DeviceCode, FloatMatrixProductsHaveTheDocumentedFragmentsAndAccuracy) {
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  if (major < 8) GTEST_SKIP() << "needs sm_80, this is sm_" << major << "x";
+  std::vector<float> a(16 * 8), b(8 * 8);
+  for (std::vector<float>* values : {&a, &b}) {
+    const std::vector<int> numerators = random_values<int>(static_cast<uint32_t>(values->size()), -999, 999);
+    for (std::size_t i = 0; i < values->size(); ++i)
+      (*values)[i] = static_cast<float>(numerators[i]) / 999.0f;
+  }
+  const auto device_a = on_device(a), device_b = on_device(b), device_d = device_zeros<float>(2 * 16 * 8);
+  run_mma_floats(device_a.data(), device_b.data(), device_d.data(), nullptr);
+  const std::vector<float> d = values_of(device_d);
+  double rounded_error = 0.0;
+  for (uint32_t row = 0; row < 16; ++row) {
+    for (uint32_t column = 0; column < 8; ++column) {
+      double sum = 0.0;
+      for (uint32_t i = 0; i < 8; ++i) sum += double{a[row * 8 + i]} * b[i * 8 + column];
+      const uint32_t at = row * 8 + column;
+      // Eight products of numbers up to 1: each operand is off by half a unit of its 11 bits, or of its 22.
+      ASSERT_NEAR(d[at], sum, 8 * 0x1p-11) << row << " " << column;
+      ASSERT_NEAR(d[128 + at], sum, 8 * 0x1p-21) << row << " " << column;
+      rounded_error = std::max(rounded_error, std::abs(d[at] - sum));
+    }
+  }
+  EXPECT_GT(rounded_error, 0x1p-14) << "were the operands rounded at all?";
+}
+
 TEST(DeviceCode, ProductsOfParts) {
   constexpr uint32_t kCount = 1000;
   const std::vector<int8_t> a = random_values<int8_t>(4 * kCount, -128, 127);

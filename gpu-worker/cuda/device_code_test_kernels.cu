@@ -2,6 +2,7 @@
 
 #include "gpu-worker/cuda/device_code.cuh"
 #include "gpu-worker/cuda/launch.h"
+#include "gpu-worker/cuda/split_product.cuh"
 
 namespace strata::gpu_worker::cuda {
 namespace {
@@ -80,6 +81,24 @@ __global__ void multiply(const int8_t* a, const int8_t* b, int* d, uint32_t k) {
     mma_s8_k32(sums, all_a, all_b);
   }
   for (uint32_t i = 0; i < 4; ++i) d[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = sums[i] - 1;
+}
+
+__global__ void multiply_floats(const float* a, const float* b, float* d) {
+  const uint32_t g = lane_index() / 4, t = lane_index() % 4;
+  uint32_t rounded_a[4], rounded_b[2];
+  for (uint32_t i = 0; i < 4; ++i) rounded_a[i] = tf32_of(a[(g + i % 2 * 8) * 8 + t + i / 2 * 4]);
+  for (uint32_t i = 0; i < 2; ++i) rounded_b[i] = tf32_of(b[(t + i * 4) * 8 + g]);
+  float rounded[4] = {1.0f, 1.0f, 1.0f, 1.0f};  // mma adds to what is there
+  mma_tf32_k8(rounded, rounded_a, rounded_b);
+  float split[1][1][4] = {};
+  add_product(
+      split, 1, [&](uint32_t, uint32_t row, uint32_t k) { return a[row * 8 + k]; },
+      [&](uint32_t k, uint32_t column) { return b[k * 8 + column]; });
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t at = (g + i / 2 * 8) * 8 + 2 * t + i % 2;
+    d[at] = rounded[i] - 1.0f;
+    d[128 + at] = split[0][0][i];
+  }
 }
 
 __global__ void dots(const int* a, const int* b, const int* sum, int* out, uint32_t count) {
@@ -175,6 +194,9 @@ void run_atomics(const int* in, AtomicTotals* totals, uint32_t blocks, cudaStrea
 }
 void run_mma(const int8_t* a, const int8_t* b, int* d, uint32_t k, cudaStream_t stream) {
   launch(multiply, one_block(kWarp), stream, a, b, d, k);
+}
+void run_mma_floats(const float* a, const float* b, float* d, cudaStream_t stream) {
+  launch(multiply_floats, one_block(kWarp), stream, a, b, d);
 }
 void run_dot4(const int* a, const int* b, const int* sum, int* out, uint32_t count, cudaStream_t stream) {
   launch(dots, blocks_for(count), stream, a, b, sum, out, count);

@@ -29,6 +29,9 @@ void run_atomics(const int* in, AtomicTotals* totals, uint32_t blocks, cudaStrea
 // d (16, 8) = a (16, k) . b (k, 8) row-major, from the fragments that device_code.cuh documents; k is 16
 // or 32.
 void run_mma(const int8_t* a, const int8_t* b, int* d, uint32_t k, cudaStream_t stream);
+// The same for floats, a (16, 8) . b (8, 8), by mma_tf32_k8: d (16, 8) with the operands rounded to tf32, and
+// behind it d (16, 8) by add_product (split_product.cuh).
+void run_mma_floats(const float* a, const float* b, float* d, cudaStream_t stream);
 // out[i] = the dot product of four bytes each, plus sum[i]; out[count + i] and out[2 * count + i] = that of
 // two 16-bit numbers and two bytes.
 void run_dot4(const int* a, const int* b, const int* sum, int* out, uint32_t count, cudaStream_t stream);

@@ -46,12 +46,14 @@ struct RowInfo {
   uint32_t sequence = 0;  // index of the state that it reads and writes
 };
 
-// Consecutive rows of one sequence; position is that of the first.
+// Consecutive rows of one sequence; position is that of the first. The first prompt_rows are of a prompt, the
+// others were generated.
 struct SegmentInfo {
   uint32_t sequence = 0;
   uint32_t row_begin = 0;
   uint32_t row_count = 0;
   uint32_t position = 0;
+  uint32_t prompt_rows = 0;
 };
 
 // The window: the counts are known to the host and shape the launches (a captured graph belongs to one pair

@@ -184,7 +184,9 @@ void Forward::Pass::delta(uint32_t layer) {
              .history = o.state.delta_history[layer],
              .history_stride = o.state.delta_history_stride,
              .mixed = d.mixed,
-             .arrivals = b.arrivals},
+             .arrivals = b.arrivals,
+             .log_decays = d.log_decays,
+             .chunk_scratch = d.chunk_scratch},
             stream);
   multiply({{weights.out, b.block_output, config.hidden}},
            {.f32 = {d.heads, config.value_dim()}, .q8 = d.heads_q8}, rows(), stream, b.products);

@@ -67,13 +67,6 @@ void find_tile_ends(const HitList& hits, uint32_t side, uint32_t* tile_ends, cud
   launch(tile_ends_kernel, {.grid = dim3(1), .block = dim3(kWarp)}, stream, hits, side, tile_ends);
 }
 
-bool has_tensor_cores() {
-  int device = 0, major = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  return major >= 8;
-}
-
 void launch_products_q8(const ProductLaunch& args, ProductPath path, bool tensor_cores, cudaStream_t stream) {
   const bool known = QuantizedFormats::dispatch(args.type, [&](auto format) {
     using F = decltype(format);

@@ -3,6 +3,7 @@
 // products_q8_tile.cuh. Weights are matrices that all tokens meet (multiply_q8), or records of experts, each
 // with the tokens of its group (compute_experts).
 
+#include "gpu-worker/cuda/device_limits.h"
 #include "gpu-worker/cuda/experts.h"
 #include "gpu-worker/cuda/product_job.h"
 
@@ -62,7 +63,6 @@ enum class ProductPath : uint8_t {
   kSmallTiles,  // products_q8_tile.cuh
   kLargeTiles,
 };
-bool has_tensor_cores();
 void launch_products_q8(const ProductLaunch& launch, ProductPath path, bool tensor_cores,
                         cudaStream_t stream);
 // The part of it that is compiled for each format.

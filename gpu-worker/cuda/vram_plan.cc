@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/cuda/device_model.h"
 #include "gpu-worker/cuda/device_state.h"
 #include "gpu-worker/cuda/window_input.h"
@@ -100,7 +101,8 @@ Result<VramPlan> make_vram_plan(const model::ModelWeights& weights, const config
                  .segments = memory.sequences,
                  .logit_rows = memory.sequences,
                  .context_tokens = context_tokens,
-                 .batches = (experts_max + plan.batch_experts - 1) / plan.batch_experts};
+                 .batches = (experts_max + plan.batch_experts - 1) / plan.batch_experts,
+                 .chunked_delta = settings.numerics() == "fast" && can_chunk_delta_net(config.state_dim)};
 
   const uint64_t weights_bytes = counted([&](Placer& placer) { place_model(weights, placer, nullptr); });
   const uint64_t state_bytes = counted(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gpu-worker/cuda/attention.h"
+#include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/cuda/device_model.h"
 #include "gpu-worker/cuda/device_state.h"
 #include "gpu-worker/cuda/products_f32_packed.h"
@@ -45,6 +46,24 @@ class Overlay {
   const Placer begin_;
   uint64_t largest_ = begin_.used_bytes();
 };
+
+DeltaBuffers place_delta(const model::ModelConfig& config, const WindowLimits& limits, Placer& placer) {
+  const uint64_t rows = limits.rows;
+  const uint64_t chunk = limits.chunked_delta ? delta_chunk_floats(config.value_heads, config.state_dim) : 0;
+  const uint64_t qkv_floats = std::max(rows * config.qkv_dim(), chunk);
+  DeltaBuffers buffers{.qkv = placer.take<float>(qkv_floats),
+                       .mixed = placer.take<float>(rows * config.qkv_dim()),
+                       .gate = placer.take<float>(rows * config.value_dim()),
+                       .alpha = placer.take<float>(rows * config.value_heads),
+                       .beta = placer.take<float>(rows * config.value_heads),
+                       .heads = placer.take<float>(rows * config.value_dim()),
+                       .heads_q8 = place_q8(rows, config.value_dim(), placer)};
+  if (limits.chunked_delta) {
+    buffers.log_decays = placer.take<float>(rows * config.value_heads);
+    buffers.chunk_scratch = {.data = buffers.qkv, .floats = qkv_floats};
+  }
+  return buffers;
+}
 
 AttentionBuffers place_attention(const model::ModelConfig& config, const WindowLimits& limits,
                                  Placer& placer) {
@@ -159,15 +178,7 @@ WindowBuffers place_buffers(const model::ModelWeights& weights, const WindowLimi
                      .gated = own.take<float>(rows * wide),
                      .conv_input = own.take<float>(rows * wide)};
   });
-  overlay.add([&](Placer& own) {
-    buffers.delta = {.qkv = own.take<float>(rows * config.qkv_dim()),
-                     .mixed = own.take<float>(rows * config.qkv_dim()),
-                     .gate = own.take<float>(rows * config.value_dim()),
-                     .alpha = own.take<float>(rows * config.value_heads),
-                     .beta = own.take<float>(rows * config.value_heads),
-                     .heads = own.take<float>(rows * config.value_dim()),
-                     .heads_q8 = place_q8(rows, config.value_dim(), own)};
-  });
+  overlay.add([&](Placer& own) { buffers.delta = place_delta(config, limits, own); });
   overlay.add([&](Placer& own) { buffers.attention = place_attention(config, limits, own); });
   overlay.add([&](Placer& own) { buffers.moe = place_moe(weights, shapes, limits, own); });
   return buffers;

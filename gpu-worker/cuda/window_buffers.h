@@ -5,6 +5,7 @@
 #include "gpu-worker/cuda/dispatch.h"
 #include "gpu-worker/cuda/experts.h"
 #include "gpu-worker/cuda/placer.h"
+#include "gpu-worker/cuda/products_f32.h"
 #include "gpu-worker/cuda/stream_mixer.h"
 #include "services/model/model_weights.h"
 
@@ -16,7 +17,8 @@ struct WindowLimits {
   uint32_t segments = 0;
   uint32_t logit_rows = 0;
   uint32_t context_tokens = 0;
-  uint32_t batches = 0;  // of copied experts, per layer
+  uint32_t batches = 0;        // of copied experts, per layer
+  bool chunked_delta = false;  // prompts' delta-nets in the chunked form
 };
 
 struct NgramBuffers {
@@ -35,6 +37,9 @@ struct DeltaBuffers {
   float* beta = nullptr;
   float* heads = nullptr;  // (rows, nv*s)
   Q8Rows heads_q8;
+  // With chunked_delta.
+  float* log_decays = nullptr;  // (rows, nv)
+  FloatScratch chunk_scratch;   // on qkv, which nobody reads any more by then
 };
 
 struct AttentionBuffers {

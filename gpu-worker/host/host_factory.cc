@@ -2,6 +2,7 @@
 #include "gpu-worker/host/host_device.h"
 #include "services/expert/thread_plan.h"
 #include "services/model/record_checksum.h"
+#include "services/obs/log.h"
 #include "services/sys/cpus.h"
 
 namespace strata::gpu_worker {
@@ -35,6 +36,9 @@ class HostFactory final : public DeviceFactory {
 }  // namespace
 
 Result<std::unique_ptr<DeviceFactory>> host_device_factory(const DeviceInputs& inputs) {
+  if (inputs.settings->numerics() == "fast")
+    obs::warn("device",
+              "numerics: fast is for the cuda device; the host device computes as under reproducible");
   TRY(auto plan,
       make_plan(inputs.weights->config, *inputs.settings, inputs.context_tokens,
                 plan_input(*inputs.weights, inputs.context_tokens, sys::available_memory_bytes())));

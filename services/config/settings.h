@@ -55,12 +55,16 @@ struct Settings : PropertySet {
                              {.applies = Applies::kRestartGpuWorker, .example = "float16"},
                              Choice{"float16"},
                              {.choices = {"float32", "float16", "int8"}}};
-  Property<Choice> numerics{this,
-                            "numerics",
-                            "How products are computed: reproducible answers, or exact for judging.",
-                            {.applies = Applies::kRestartAll, .example = "reproducible"},
-                            Choice{"reproducible"},
-                            {.choices = {"reproducible", "exact"}}};
+  Property<Choice> numerics{
+      this,
+      "numerics",
+      "reproducible: the same bits on every device, however a prompt is cut. exact: float32 "
+      "products, for judging (host device). fast: as reproducible, but the cuda device "
+      "reads prompts with kernels whose sums have the GPU's own order and rounding "
+      "(sm_80 and later).",
+      {.applies = Applies::kRestartAll, .example = "reproducible"},
+      Choice{"reproducible"},
+      {.choices = {"reproducible", "exact", "fast"}}};
 
   // --- engine
   Property<uint32_t> engine_sequences{

@@ -2,6 +2,7 @@
 // What ../device_code.cuh declares, on the CPU.
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +14,8 @@ namespace strata::gpu_worker::cuda {
 namespace emulation {
 // Runs one mma of the warp: d (16, 8) += a (16, k) . b (k, 8).
 void mma_s8(int k, int* d, const uint32_t* a, const uint32_t* b);
+// The same for (16, 8) . (8, 8) in tf32.
+void mma_tf32(float* d, const uint32_t* a, const uint32_t* b);
 }  // namespace emulation
 
 template <class T>
@@ -51,6 +54,15 @@ inline void mma_s8_k32(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 inline void mma_s8_k16(int (&d)[4], const uint32_t (&a)[2], uint32_t b, int c) {
   for (int& sum : d) sum = c;
   mma_s8_k16(d, a, b);
+}
+
+inline uint32_t tf32_of(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  const bool finite = (bits & 0x7f800000u) != 0x7f800000u;
+  return (finite ? bits + 0x1000u : bits) & 0xffffe000u;  // a NaN of the project has a high bit set and stays
+}
+inline void mma_tf32_k8(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  emulation::mma_tf32(d, a, b);
 }
 
 inline uint32_t load_acquire_system(const uint32_t* word) {

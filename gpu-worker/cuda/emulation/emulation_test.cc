@@ -60,6 +60,13 @@ TEST_F(EmulationDeathTest, AMatrixProductNeedsSm80) {
         cudaDeviceSynchronize();
       },
       "multiply.*mma_s8 needs sm_80");
+  EXPECT_DEATH(
+      {
+        auto matrices = DeviceBuffer<float>::create(256).value();
+        run_mma_floats(matrices.data(), matrices.data(), matrices.data(), nullptr);
+        cudaDeviceSynchronize();
+      },
+      "multiply_floats.*mma_tf32 needs sm_80");
   unsetenv("STRATA_EMULATED_SM");
 }
 
