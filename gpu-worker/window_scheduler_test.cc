@@ -101,7 +101,7 @@ TEST_F(WindowSchedulerTest, CutsAPromptAtTheMultiplesThatTheDeviceAsksFor) {
       << "the last one ends with the prompt";
   EXPECT_EQ(sizes_with(5, request(prompt_of(21), 1)), (Sizes{5, 5, 5, 6}));
   EXPECT_EQ(sizes_with(8, request(prompt_of(17), 1)), (Sizes{8, 8, 1}));
-  EXPECT_EQ(sizes_with(12, request(prompt_of(27), 1)), (Sizes{8, 4, 8, 4, 3})) << "larger than a chunk";
+  EXPECT_EQ(sizes_with(12, request(prompt_of(27), 1)), (Sizes{8, 4, 8, 7})) << "larger than a chunk";
   GenerationRequest resubmitted = request(prompt_of(7), 12);
   resubmitted.generated = fake_answer(prompt_of(7), 11);
   EXPECT_EQ(sizes_with(5, resubmitted), (Sizes{7, 8, 3})) << "an answer is no prompt";

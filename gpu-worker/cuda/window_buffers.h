@@ -38,8 +38,8 @@ struct DeltaBuffers {
   float* heads = nullptr;  // (rows, nv*s)
   Q8Rows heads_q8;
   // With chunked_delta.
-  float* log_decays = nullptr;  // (rows, nv)
-  FloatScratch chunk_scratch;   // on qkv, which nobody reads any more by then
+  float* log_decays = nullptr;      // (rows, nv)
+  FloatScratch chunk_scratch = {};  // on qkv, which nobody reads any more by then
 };
 
 struct AttentionBuffers {
