@@ -2,7 +2,7 @@
 // and to tell what the kernels need from what everything around them costs.
 //
 //   cuda_window_bench --model=FILE [--slots=100%] [--kv=float16] [--chunk=4096] [--context=32768]
-//   [--routing=mild]
+//   [--routing=mild] [--numerics=reproducible]
 //
 // FILE is a GGUF file; without one a synthetic model of four layers in the real shapes lies in /dev/shm
 // meanwhile.
@@ -21,9 +21,10 @@
 namespace strata::gpu_worker::cuda {
 namespace {
 
-std::map<std::string, std::string> flags = {{"model", ""},       {"slots", "100%"},    {"kv", "float16"},
-                                            {"chunk", "4096"},   {"context", "32768"}, {"routing", "mild"},
-                                            {"sequences", "16"}, {"budget", ""}};
+std::map<std::string, std::string> flags = {
+    {"model", ""},       {"slots", "100%"},    {"kv", "float16"},
+    {"chunk", "4096"},   {"context", "32768"}, {"routing", "mild"},
+    {"sequences", "16"}, {"budget", ""},       {"numerics", "reproducible"}};
 
 template <class T>
 T must(Result<T> result, const char* what) {
@@ -53,6 +54,7 @@ struct Subject {
                                             {"engine.prefill_chunk_tokens", flags["chunk"]},
                                             {"experts.slots", flags["slots"]},
                                             {"device.kv", flags["kv"]},
+                                            {"numerics", flags["numerics"]},
                                             {"device.vram_budget", flags["budget"]},
                                             {"engine.synthetic_routing", flags["routing"]},
                                             {"cpu_experts.workers", "0"}}) {
