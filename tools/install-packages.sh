@@ -8,7 +8,7 @@ build_packages=(
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libboost1.81-dev libboost-json1.81-dev
   prometheus-cpp-dev libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev libexpected-dev
-  libpcre2-dev libutf8proc-dev libhwloc-dev libxxhash-dev zlib1g-dev
+  libpcre2-dev libutf8proc-dev libhwloc-dev libxxhash-dev zlib1g-dev libzstd-dev libsqlite3-dev
 )
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev libboost-context1.81-dev

@@ -30,6 +30,23 @@ bool later(const CatalogEntry& a, const CatalogEntry& b) {
 
 }  // namespace
 
+EntryToInsert entry_to_insert(const Manifest& manifest, uint64_t own_bytes) {
+  EntryToInsert entry{.id = manifest.id,
+                      .name_space = manifest.name_space,
+                      .kind = manifest.kind,
+                      .cost_seconds = manifest.cost_seconds,
+                      .created_ms = manifest.created_ms,
+                      .last_used_ms = manifest.last_used_ms,
+                      .words = manifest.words,
+                      .part_checksums = manifest.part_checksums,
+                      .tail_bytes = manifest.tail_bytes,
+                      .tail_checksum = manifest.tail_checksum,
+                      .own_bytes = own_bytes};
+  for (std::size_t i = 0; i < manifest.page_keys.size(); ++i)
+    entry.pages.push_back({.key = manifest.page_keys[i], .bytes = 0, .checksum = manifest.page_checksums[i]});
+  return entry;
+}
+
 Catalog::Catalog(uint32_t page_tokens, const ValueOptions& value) : page_tokens_(page_tokens), value_(value) {
   CHECK(page_tokens > 0 && value.half_life_ms > 0);
 }
@@ -358,6 +375,16 @@ SnapshotInfo Catalog::info(const CatalogEntry& entry, Tier tier) const {
           .diverged = diverged(entry)};
 }
 
+std::vector<SnapshotInfo> Catalog::list(Tier tier) const {
+  std::vector<SnapshotInfo> list;
+  for (const auto& [id, entry] : entries_)
+    if (!entry.hidden) list.push_back(info(entry, tier));
+  std::sort(list.begin(), list.end(), [](const SnapshotInfo& a, const SnapshotInfo& b) {
+    return std::tie(b.last_used_ms, a.id) < std::tie(a.last_used_ms, b.id);
+  });
+  return list;
+}
+
 std::vector<TokenWord> Catalog::words(const CatalogEntry& entry) const {
   std::vector<TokenWord> words;
   words.reserve(entry.position);
@@ -365,6 +392,25 @@ std::vector<TokenWord> Catalog::words(const CatalogEntry& entry) const {
     words.insert(words.end(), page->words.begin(), page->words.end());
   words.insert(words.end(), entry.tail.begin(), entry.tail.end());
   return words;
+}
+
+Manifest Catalog::manifest(const CatalogEntry& entry, const StoreSeed& seed) const {
+  Manifest manifest{.id = entry.id,
+                    .name_space = entry.name_space,
+                    .kind = entry.kind,
+                    .cost_seconds = entry.cost_seconds,
+                    .created_ms = entry.created_ms,
+                    .last_used_ms = entry.last_used_ms,
+                    .seed = seed,
+                    .words = words(entry),
+                    .part_checksums = entry.part_checksums,
+                    .tail_bytes = entry.tail_bytes,
+                    .tail_checksum = entry.tail_checksum};
+  for (const CatalogPage* page : entry.pages) {
+    manifest.page_keys.push_back(page->key);
+    manifest.page_checksums.push_back(page->checksum);
+  }
+  return manifest;
 }
 
 uint64_t Catalog::metadata_of(const CatalogEntry& entry) const {

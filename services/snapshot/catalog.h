@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "services/snapshot/content.h"
 #include "services/snapshot/keys.h"
 #include "services/snapshot/types.h"
 #include "services/snapshot/value.h"
@@ -76,6 +77,9 @@ struct EntryToInsert {
   uint64_t own_bytes = 0;
 };
 
+// What stands in a manifest; the bytes of pages are 0.
+EntryToInsert entry_to_insert(const Manifest& manifest, uint64_t own_bytes);
+
 class Catalog {
  public:
   Catalog(uint32_t page_tokens, const ValueOptions& value);
@@ -116,7 +120,9 @@ class Catalog {
                       const Hash128& name_space);
 
   SnapshotInfo info(const CatalogEntry& entry, Tier tier) const;
+  std::vector<SnapshotInfo> list(Tier tier) const;  // without hidden ones; the last used first
   std::vector<TokenWord> words(const CatalogEntry& entry) const;
+  Manifest manifest(const CatalogEntry& entry, const StoreSeed& seed) const;
   uint64_t freed_bytes(const CatalogEntry& entry) const;  // by removing it
   bool diverged(const CatalogEntry& entry) const;
   uint64_t bytes() const { return bytes_; }                // of all snapshots and pages

@@ -382,16 +382,6 @@ std::optional<SnapshotInfo> SnapshotStore::info(const SnapshotId& id) const {
   return catalog_->info(*entry, Tier::kRam);
 }
 
-std::vector<SnapshotInfo> SnapshotStore::list() const {
-  std::vector<SnapshotInfo> list;
-  for (const auto& [id, entry] : catalog_->entries())
-    if (!entry.hidden) list.push_back(catalog_->info(entry, Tier::kRam));
-  std::sort(list.begin(), list.end(), [](const SnapshotInfo& a, const SnapshotInfo& b) {
-    return std::tie(b.last_used_ms, a.id) < std::tie(a.last_used_ms, b.id);
-  });
-  return list;
-}
-
 Result<std::vector<int32_t>> SnapshotStore::tokens(const SnapshotId& id) const {
   const CatalogEntry* entry = visible(id);
   if (entry == nullptr) return gone(id);
@@ -406,6 +396,23 @@ Result<std::vector<TokenRange>> SnapshotStore::generated(const SnapshotId& id) c
 
 std::optional<Eviction> SnapshotStore::why_gone(const SnapshotId& id) const {
   return evictions_.find(id, options_.now_ms());
+}
+
+Result<SnapshotContent> SnapshotStore::content(const OpenSnapshot& snapshot) const {
+  if (!opened_.contains(snapshot.ticket))
+    return fail(Code::kNotFound, "no open snapshot {}", snapshot.ticket);
+  const CatalogEntry& entry = *std::as_const(*catalog_).find(snapshot.id);
+  SnapshotContent content;
+  content.manifest = catalog_->manifest(entry, options_.seed);
+  content.fixed = pool_.bytes(snapshot.fixed);
+  for (const StoredPage& page : snapshot.pages) {
+    if (page.page_index < entry.pages.size()) {
+      content.pages.push_back(pool_.bytes(page.extent));
+    } else {
+      content.tail = pool_.bytes(page.extent);
+    }
+  }
+  return content;
 }
 
 void SnapshotStore::check_books() const {

@@ -23,6 +23,7 @@
 
 #include "services/base/status.h"
 #include "services/snapshot/catalog.h"
+#include "services/snapshot/content.h"
 #include "services/snapshot/eviction_log.h"
 #include "services/snapshot/keys.h"
 #include "services/snapshot/ram_pool.h"
@@ -139,10 +140,12 @@ class SnapshotStore {
 
   bool contains(const SnapshotId& id) const { return visible(id) != nullptr; }
   std::optional<SnapshotInfo> info(const SnapshotId& id) const;
-  std::vector<SnapshotInfo> list() const;  // the last used first
+  std::vector<SnapshotInfo> list() const { return catalog_->list(Tier::kRam); }
   Result<std::vector<int32_t>> tokens(const SnapshotId& id) const;
   Result<std::vector<TokenRange>> generated(const SnapshotId& id) const;
   std::optional<Eviction> why_gone(const SnapshotId& id) const;
+  // An open snapshot with its bytes where they lie in the pool: valid until release(). kNotFound.
+  Result<SnapshotContent> content(const OpenSnapshot& snapshot) const;
 
   const StateIdentity& identity() const { return options_.identity; }
   const Hash128& identity_digest() const { return identity_digest_; }

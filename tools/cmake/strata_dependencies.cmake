@@ -31,6 +31,8 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
 
 add_library(strata_asio INTERFACE)
 target_link_libraries(strata_asio INTERFACE Boost::headers Threads::Threads)
