@@ -2,31 +2,35 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 namespace strata::gateway {
 
 namespace {
 
+using snapshot::SnapshotKind;
+
 struct Candidate {
   CheckpointPosition place;
-  double demand =
-      0;  // how likely requests are to part from the prompt here, or at a place left out behind it
+  // How likely requests are to part from the prompt here, or at a place left out behind it.
+  double demand = 0;
 };
 
 // How many of ten requests that part from a prompt do so at a place of this kind. Only the order matters: new
 // chats over the same root and edits of the last message are what clients do all day; going back to an
 // earlier turn is rarer; parting in the middle of a message is an accident. All places of a kind share its
 // part, or a long history would outweigh its root.
-double demand_of(CheckpointKind kind) {
+double demand_of(SnapshotKind kind) {
   switch (kind) {
-    case CheckpointKind::kRoot:
-    case CheckpointKind::kBeforeLastUser:
-      return 3.5;
-    case CheckpointKind::kTurn:
+    case SnapshotKind::kRoot:
+      return 4;
+    case SnapshotKind::kBeforeLastUser:
+      return 3;
+    case SnapshotKind::kTurn:
       return 2;
-    case CheckpointKind::kInterval:
+    case SnapshotKind::kInterval:
       return 1;
+    case SnapshotKind::kEnd:  // of a turn, not of a prompt
+      return 0;
   }
   return 0;
 }
@@ -36,22 +40,21 @@ class Candidates {
   Candidates(uint32_t above, uint32_t below, uint32_t align)
       : above_(above), below_(below), align_(std::max(align, 1U)) {}
 
-  void add(uint32_t position, CheckpointKind kind) {
+  void add(uint32_t position, SnapshotKind kind) {
     position -= position % align_;
     if (position <= above_ || position >= below_) return;
     list_.push_back({.place = {.position = position, .kind = kind}});
   }
 
   void share_demand() {
-    std::map<CheckpointKind, double> count;
+    std::map<SnapshotKind, double> count;
     for (const Candidate& one : list_) ++count[one.place.kind];
     for (Candidate& one : list_) one.demand = demand_of(one.place.kind) / count[one.place.kind];
   }
 
-  // Of several too close together the first place stays, and the first kind of all of them.
+  // Of several too close together the first place stays, and the kind that counts most.
   void thin_out(uint32_t gap_min) {
-    std::ranges::sort(list_, {},
-                      [](const Candidate& one) { return std::pair(one.place.position, one.place.kind); });
+    std::ranges::sort(list_, {}, [](const Candidate& one) { return one.place.position; });
     std::vector<Candidate> kept;
     for (const Candidate& one : list_) {
       const uint32_t before = kept.empty() ? above_ : kept.back().place.position;
@@ -59,7 +62,8 @@ class Candidates {
         kept.push_back(one);
       } else if (!kept.empty()) {
         kept.back().demand += one.demand;
-        kept.back().place.kind = std::min(kept.back().place.kind, one.place.kind);
+        if (demand_of(one.place.kind) > demand_of(kept.back().place.kind))
+          kept.back().place.kind = one.place.kind;
       }
     }
     list_ = std::move(kept);
@@ -95,30 +99,16 @@ class Candidates {
 
 }  // namespace
 
-std::string_view checkpoint_kind_name(CheckpointKind kind) {
-  switch (kind) {
-    case CheckpointKind::kRoot:
-      return "root";
-    case CheckpointKind::kBeforeLastUser:
-      return "before_last_user";
-    case CheckpointKind::kTurn:
-      return "turn";
-    case CheckpointKind::kInterval:
-      return "interval";
-  }
-  return "";
-}
-
 std::vector<CheckpointPosition> checkpoint_positions(const PromptLandmarks& landmarks, uint32_t prompt_tokens,
                                                      uint32_t reused_tokens,
                                                      const CheckpointOptions& options) {
   Candidates candidates(reused_tokens, prompt_tokens, options.align_tokens);
-  candidates.add(landmarks.system_end, CheckpointKind::kRoot);
-  candidates.add(landmarks.last_user, CheckpointKind::kBeforeLastUser);
-  for (const uint32_t turn : landmarks.turns) candidates.add(turn, CheckpointKind::kTurn);
+  candidates.add(landmarks.system_end, SnapshotKind::kRoot);
+  candidates.add(landmarks.last_user, SnapshotKind::kBeforeLastUser);
+  for (const uint32_t turn : landmarks.turns) candidates.add(turn, SnapshotKind::kTurn);
   if (options.every_tokens > 0) {
     for (uint64_t at = options.every_tokens; at < prompt_tokens; at += options.every_tokens) {
-      candidates.add(static_cast<uint32_t>(at), CheckpointKind::kInterval);
+      candidates.add(static_cast<uint32_t>(at), SnapshotKind::kInterval);
     }
   }
   candidates.share_demand();

@@ -3,24 +3,16 @@
 // checkpoint"). Recurrent layers cannot be rewound: what is not kept on the way is not there later.
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "gateway/conversations/prompt_landmarks.h"
+#include "services/snapshot/types.h"
 
 namespace strata::gateway {
 
-enum class CheckpointKind : uint8_t {
-  kRoot,            // behind system prompt and tools
-  kBeforeLastUser,  // before the last message of the user
-  kTurn,            // where a message begins
-  kInterval,        // every so many tokens
-};
-std::string_view checkpoint_kind_name(CheckpointKind kind);
-
 struct CheckpointPosition {
   uint32_t position = 0;  // a state after exactly so many tokens
-  CheckpointKind kind = CheckpointKind::kInterval;
+  snapshot::SnapshotKind kind = snapshot::SnapshotKind::kInterval;
   bool operator==(const CheckpointPosition&) const = default;
 };
 

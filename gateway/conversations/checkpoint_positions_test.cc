@@ -9,13 +9,15 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using enum CheckpointKind;
+using enum snapshot::SnapshotKind;
 
 // No intervals, no limits unless a test is about them.
 constexpr CheckpointOptions kPlain{
     .every_tokens = 0, .positions_max = 100, .gap_tokens_min = 1, .align_tokens = 1};
 
-CheckpointPosition at(uint32_t position, CheckpointKind kind) { return {.position = position, .kind = kind}; }
+CheckpointPosition at(uint32_t position, snapshot::SnapshotKind kind) {
+  return {.position = position, .kind = kind};
+}
 
 TEST(CheckpointPositions, AreTheLandmarksAndTheIntervalsInOrder) {
   CheckpointOptions options = kPlain;
@@ -114,12 +116,6 @@ TEST(CheckpointPositions, StayWithinTheirBoundsForAnyLandmarks) {
       EXPECT_EQ(one.position % options.align_tokens, 0u);
       before = one.position;
     }
-  }
-}
-
-TEST(CheckpointPositions, EveryKindHasAName) {
-  for (const auto kind : {kRoot, kBeforeLastUser, kTurn, kInterval}) {
-    EXPECT_FALSE(checkpoint_kind_name(kind).empty());
   }
 }
 

@@ -1,35 +1,33 @@
 #include "gateway/conversations/conversation_types.h"
 
-#include <fmt/format.h>
-#include <xxhash.h>
-
 #include <algorithm>
-#include <vector>
+#include <string>
 
 namespace strata::gateway {
 
 namespace {
 
-// With the length in front, so that no two lists of texts give the same bytes.
-void append_counted(std::string& out, std::string_view text) {
-  out += fmt::format("{}:", text.size());
-  out += text;
-}
+snapshot::Hash128 hash_of(std::string_view text) { return snapshot::hash128(std::as_bytes(std::span(text))); }
 
 }  // namespace
 
-std::string id_text(uint64_t high, uint64_t low) { return fmt::format("{:016x}{:016x}", high, low); }
+NamespaceId key_namespace(std::string_view api_key) { return hash_of("key " + std::string(api_key)); }
 
-StateIdentity make_state_identity(std::string_view model,
-                                  std::span<const std::pair<std::string_view, std::string_view>> options) {
-  std::vector<std::pair<std::string_view, std::string_view>> sorted(options.begin(), options.end());
-  std::ranges::sort(sorted);
-  std::string text;
-  for (const auto& [name, value] : sorted) {
-    append_counted(text, name);
-    append_counted(text, value);
+NamespaceId shared_namespace() {
+  static const NamespaceId shared = hash_of("shared");
+  return shared;
+}
+
+IndexIdentity index_identity(const snapshot::StateIdentity& identity) {
+  return {.model = hash_of(identity.model_fingerprint), .all = snapshot::digest(identity)};
+}
+
+std::vector<TokenRange> clipped(std::span<const TokenRange> ranges, uint32_t end) {
+  std::vector<TokenRange> out;
+  for (const TokenRange& range : ranges) {
+    if (range.begin < end) out.push_back({.begin = range.begin, .end = std::min(range.end, end)});
   }
-  return {.model = XXH3_64bits(model.data(), model.size()), .options = XXH3_64bits(text.data(), text.size())};
+  return out;
 }
 
 std::string_view source_name(Source source) {

@@ -3,50 +3,35 @@
 
 #include <compare>
 #include <cstdint>
-#include <functional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
+
+#include "services/snapshot/types.h"
 
 namespace strata::gateway {
 
-// 128 bits that somebody else chose so that no two are equal: random, or a hash. All zero is a value as any.
-template <class Tag>
-struct Id128 {
-  uint64_t high = 0;
-  uint64_t low = 0;
-  auto operator<=>(const Id128&) const = default;
-};
-// A snapshot, as the engine or the snapshot store named it.
-using SnapshotId = Id128<struct SnapshotTag>;
-// Whose conversations they are: a hash of the API key. One namespace never sees another (rule I10).
-using NamespaceId = Id128<struct NamespaceTag>;
+using snapshot::SnapshotId;
+using snapshot::TokenRange;
 
-template <class Tag>
-struct Id128Hash {
-  std::size_t operator()(const Id128<Tag>& id) const { return id.high * 0x9E3779B97F4A7C15u ^ id.low; }
-};
-
-// 32 hexadecimal digits.
-std::string id_text(uint64_t high, uint64_t low);
-inline std::string id_text(const SnapshotId& id) { return id_text(id.high, id.low); }
-
-// Roots that the operator declared shared: seen from every namespace.
-inline constexpr NamespaceId kSharedNamespace{.high = ~uint64_t{0}, .low = ~uint64_t{0}};
+// Whose conversations they are. One namespace never sees another (rule I10).
+using NamespaceId = snapshot::Hash128;
+// Of an API key; the empty key when the server asks for none. No key has the shared one's.
+NamespaceId key_namespace(std::string_view api_key);
+// Of roots that the operator declared shared: seen from every namespace.
+NamespaceId shared_namespace();
 
 // What a state depends on beside its tokens: states of different identities never stand in for each other
-// (rule C16). The two parts are apart so that an answer can say which of them kept it from reusing more.
-struct StateIdentity {
-  uint64_t model = 0;
-  uint64_t options = 0;
-  auto operator<=>(const StateIdentity&) const = default;
+// (rule C16). The model is apart so that an answer can say what kept it from reusing more.
+struct IndexIdentity {
+  snapshot::Hash128 model;
+  snapshot::Hash128 all;  // the model included
+  auto operator<=>(const IndexIdentity&) const = default;
 };
+IndexIdentity index_identity(const snapshot::StateIdentity& identity);
 
-// model: the fingerprint of the model's file. options: name and value of everything else that changes the
-// state (numerics, format of the KV, position scaling, control vectors); their order does not matter.
-StateIdentity make_state_identity(std::string_view model,
-                                  std::span<const std::pair<std::string_view, std::string_view>> options);
+// The parts of rising ranges that lie before `end`.
+std::vector<TokenRange> clipped(std::span<const TokenRange> ranges, uint32_t end);
 
 // Where a state is, the one that is ready sooner first.
 enum class Source : uint8_t {

@@ -13,11 +13,16 @@ namespace strata::gateway {
 namespace {
 
 // Evicted prefixes of another identity must not look like one of this.
-uint64_t seed_of(const StateIdentity& identity) {
-  return identity.model * 0x9E3779B97F4A7C15u ^ identity.options;
-}
+uint64_t seed_of(const IndexIdentity& identity) { return identity.all.low; }
 
-bool is_root(const StateInfo& info) { return info.owner == kSharedNamespace; }
+bool rising(std::span<const TokenRange> ranges) {
+  uint32_t end = 0;
+  for (const TokenRange& range : ranges) {
+    if (range.begin < end || range.end <= range.begin) return false;
+    end = range.end;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -57,9 +62,9 @@ PrefixIndex::Search PrefixIndex::search(const Tree& tree, std::span<const int32_
 }
 
 PrefixMatch PrefixIndex::find(std::span<const int32_t> tokens, const NamespaceId& owner,
-                              const StateIdentity& identity) const {
+                              const IndexIdentity& identity) const {
   std::vector<const Space*> spaces;
-  for (const NamespaceId& id : {owner, kSharedNamespace}) {
+  for (const NamespaceId& id : {owner, shared_}) {
     const Space* space = space_of(id);
     if (space != nullptr && (spaces.empty() || spaces.front() != space)) spaces.push_back(space);
   }
@@ -83,7 +88,7 @@ PrefixMatch PrefixIndex::find(std::span<const int32_t> tokens, const NamespaceId
   return match;
 }
 
-WhyNotMore PrefixIndex::why_not_more(std::span<const int32_t> tokens, const StateIdentity& identity,
+WhyNotMore PrefixIndex::why_not_more(std::span<const int32_t> tokens, const IndexIdentity& identity,
                                      std::span<const Space* const> spaces, const Search& own,
                                      uint32_t reused) const {
   const auto size = static_cast<uint32_t>(tokens.size());
@@ -130,18 +135,21 @@ Status PrefixIndex::add(uint64_t instance, const IndexEntry& entry) {
   const StateInfo& info = entry.info;
   const auto holder = static_cast<std::size_t>(holder_of(info.source));
   if (instance == 0 || instance != instances_[holder]) {
-    return fail(Code::kAborted, "state {}: instance {:016x} does not keep states now", id_text(info.id),
+    return fail(Code::kAborted, "state {}: instance {:016x} does not keep states now", info.id.text(),
                 instance);
   }
   if (info.position == 0 || info.position > entry.tokens.size()) {
-    return fail(Code::kInvalidArgument, "state {}: position {} of {} tokens", id_text(info.id), info.position,
+    return fail(Code::kInvalidArgument, "state {}: position {} of {} tokens", info.id.text(), info.position,
                 entry.tokens.size());
   }
   if (is_root(info) && info.position != entry.tokens.size()) {
-    return fail(Code::kInvalidArgument, "shared root {}: {} tokens behind its position", id_text(info.id),
+    return fail(Code::kInvalidArgument, "shared root {}: {} tokens behind its position", info.id.text(),
                 entry.tokens.size() - info.position);
   }
-  if (slots_.contains(info.id)) return fail(Code::kAlreadyExists, "state {}", id_text(info.id));
+  if (!rising(entry.generated)) {
+    return fail(Code::kInvalidArgument, "state {}: ranges of generated tokens do not rise", info.id.text());
+  }
+  if (slots_.contains(info.id)) return fail(Code::kAlreadyExists, "state {}", info.id.text());
   put(entry);
   return {};
 }
@@ -169,13 +177,14 @@ void PrefixIndex::put(const IndexEntry& entry) {
   if (entry.tokens.size() > info.position) {
     record.tail_node = tree->tokens.mark(entry.tokens, TokenTree::Mark::kTail, slot);
   }
+  record.generated = clipped(entry.generated, info.position);
   slots_.emplace(info.id, slot);
   ++(is_root(info) ? counts_.roots : counts_.own)[static_cast<std::size_t>(info.source)];
 }
 
 Status PrefixIndex::remove(const SnapshotId& id, Removal why) {
   const auto found = slots_.find(id);
-  if (found == slots_.end()) return fail(Code::kNotFound, "no state {}", id_text(id));
+  if (found == slots_.end()) return fail(Code::kNotFound, "no state {}", id.text());
   erase(found->second, why);
   return {};
 }
@@ -184,7 +193,7 @@ void PrefixIndex::erase(Slot slot, Removal why) {
   Record& record = records_[slot];
   Space& space = spaces_.at(record.info.owner);
   Tree* tree = tree_of(space, record.info.identity);
-  CHECK(tree != nullptr, "state {} has no tree", id_text(record.info.id));
+  CHECK(tree != nullptr, "state {} has no tree", record.info.id.text());
   if (why == Removal::kEvicted) space.evicted.remember(record.info.position, record.prefix_hash);
   // The tail first: the state's node keeps its id as long as it has its mark.
   if (record.tail_node != TokenTree::kNoNode) {
@@ -220,10 +229,10 @@ void PrefixIndex::forget_oldest_empty_space() {
 
 Status PrefixIndex::move(const SnapshotId& id, Source source, uint64_t cost_us) {
   const auto found = slots_.find(id);
-  if (found == slots_.end()) return fail(Code::kNotFound, "no state {}", id_text(id));
+  if (found == slots_.end()) return fail(Code::kNotFound, "no state {}", id.text());
   StateInfo& info = records_[found->second].info;
   if (holder_of(source) != holder_of(info.source)) {
-    return fail(Code::kInvalidArgument, "state {} cannot move from {} to {}", id_text(id),
+    return fail(Code::kInvalidArgument, "state {} cannot move from {} to {}", id.text(),
                 source_name(info.source), source_name(source));
   }
   auto& counts = is_root(info) ? counts_.roots : counts_.own;
@@ -247,7 +256,7 @@ Status PrefixIndex::replace(Holder holder, uint64_t instance, std::span<const In
     Status added = holder_of(entry.info.source) == holder
                        ? add(instance, entry)
                        : Status(Code::kInvalidArgument,
-                                fmt::format("state {} in {} is another holder's", id_text(entry.info.id),
+                                fmt::format("state {} in {} is another holder's", entry.info.id.text(),
                                             source_name(entry.info.source)));
     if (first.ok()) first = std::move(added);
   }
@@ -267,6 +276,12 @@ std::vector<int32_t> PrefixIndex::tokens(const SnapshotId& id) const {
   if (found == slots_.end()) return {};
   const Record& record = records_[found->second];
   return tree_of(spaces_.at(record.info.owner), record.info.identity)->tokens.path(record.state_node);
+}
+
+std::vector<TokenRange> PrefixIndex::generated(const SnapshotId& id) const {
+  const auto found = slots_.find(id);
+  if (found == slots_.end()) return {};
+  return records_[found->second].generated;
 }
 
 IndexStats PrefixIndex::stats() const {

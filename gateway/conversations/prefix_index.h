@@ -39,7 +39,7 @@ struct StateInfo {
   SnapshotId id = {};
   Source source = Source::kRam;
   NamespaceId owner = {};
-  StateIdentity identity = {};
+  IndexIdentity identity = {};
   uint32_t position = 0;  // a state exists after exactly so many tokens
   uint64_t cost_us = 0;   // expected time until a sequence can go on from it
 };
@@ -49,6 +49,9 @@ struct IndexEntry {
   // At least `position` tokens. More may be known than there is a state for (a running sequence reads on):
   // they say where a prompt diverges. Only looked at during the call.
   std::span<const int32_t> tokens = {};
+  // Of the tokens, those that were generated here and not read as a prompt, ascending. They do not matter to
+  // the search; whoever feeds the tokens again needs them (numbers contract).
+  std::span<const TokenRange> generated = {};
 };
 
 // Why no more of a prompt could be reused.
@@ -93,11 +96,12 @@ class PrefixIndex {
   // largest position that leaves at least one token to be fed (its output is needed; rule C6). Of equal
   // positions the one with the faster source, then the lower cost, then the lower id.
   PrefixMatch find(std::span<const int32_t> tokens, const NamespaceId& owner,
-                   const StateIdentity& identity) const;
+                   const IndexIdentity& identity) const;
 
   // instance: of the process that keeps the state. kAborted: that process is gone, or was never announced.
-  // kAlreadyExists: the id. kInvalidArgument: position is 0 or beyond the tokens, or a shared root brings
-  // tokens behind its position (everybody would see where these go on).
+  // kAlreadyExists: the id. kInvalidArgument: position is 0 or beyond the tokens, generated ranges are empty
+  // or do not rise, or a shared root brings tokens behind its position (everybody would see where these go
+  // on).
   Status add(uint64_t instance, const IndexEntry& entry);
   // kNotFound: no such state, which is normal when an eviction and a removal cross.
   Status remove(const SnapshotId& id, Removal why);
@@ -110,7 +114,9 @@ class PrefixIndex {
   Status replace(Holder holder, uint64_t instance, std::span<const IndexEntry> entries);
 
   std::optional<StateInfo> get(const SnapshotId& id) const;
-  std::vector<int32_t> tokens(const SnapshotId& id) const;  // up to its position; empty: no such state
+  // Up to its position; empty: no such state.
+  std::vector<int32_t> tokens(const SnapshotId& id) const;
+  std::vector<TokenRange> generated(const SnapshotId& id) const;
   IndexStats stats() const;
 
  private:
@@ -121,10 +127,11 @@ class PrefixIndex {
     TokenTree::NodeId state_node = TokenTree::kNoNode;
     TokenTree::NodeId tail_node = TokenTree::kNoNode;  // kNoNode: no tokens behind the position
     uint64_t prefix_hash = 0;
+    std::vector<TokenRange> generated = {};  // up to its position
     bool used = false;
   };
   struct Tree {
-    StateIdentity identity;
+    IndexIdentity identity;
     TokenTree tokens;
   };
   struct Space {
@@ -141,15 +148,16 @@ class PrefixIndex {
   };
 
   Search search(const Tree& tree, std::span<const int32_t> tokens) const;
+  bool is_root(const StateInfo& info) const { return info.owner == shared_; }
   static bool better(const Record& a, const Record& b);
   const Space* space_of(const NamespaceId& id) const;
   // space: const or not.
   template <class AnySpace>
-  static auto tree_of(AnySpace& space, const StateIdentity& identity) {
+  static auto tree_of(AnySpace& space, const IndexIdentity& identity) {
     const auto found = std::ranges::find(space.trees, identity, &Tree::identity);
     return found == space.trees.end() ? nullptr : &*found;
   }
-  WhyNotMore why_not_more(std::span<const int32_t> tokens, const StateIdentity& identity,
+  WhyNotMore why_not_more(std::span<const int32_t> tokens, const IndexIdentity& identity,
                           std::span<const Space* const> spaces, const Search& own, uint32_t reused) const;
 
   void put(const IndexEntry& entry);
@@ -157,11 +165,12 @@ class PrefixIndex {
   void forget_oldest_empty_space();
 
   PrefixIndexOptions options_;
+  NamespaceId shared_ = shared_namespace();
   std::array<uint64_t, 2> instances_ = {};  // by Holder; 0: none yet
-  std::unordered_map<NamespaceId, Space, Id128Hash<NamespaceTag>> spaces_;
+  std::unordered_map<NamespaceId, Space, snapshot::Hash128Hasher> spaces_;
   std::vector<Record> records_;
   std::vector<Slot> free_;
-  std::unordered_map<SnapshotId, Slot, Id128Hash<SnapshotTag>> slots_;
+  std::unordered_map<SnapshotId, Slot, snapshot::Hash128Hasher> slots_;
   IndexStats counts_;  // own and roots only
   uint64_t removals_ = 0;
   std::size_t empty_spaces_ = 0;

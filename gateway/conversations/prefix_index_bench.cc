@@ -23,7 +23,7 @@ constexpr uint32_t kRootTokens = 3'000, kTokens = 30'000;
 constexpr int32_t kVocabulary = 150'000;
 constexpr uint32_t kSearches = 20'000;
 constexpr NamespaceId kOwner{.high = 1, .low = 1};
-constexpr StateIdentity kIdentity{.model = 1, .options = 1};
+constexpr IndexIdentity kIdentity{.model = {.high = 0, .low = 1}, .all = {.high = 0, .low = 2}};
 
 struct Filled {
   PrefixIndex index;

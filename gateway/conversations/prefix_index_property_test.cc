@@ -53,7 +53,7 @@ class Model {
 
   // Every distinct prefix in sight of somebody is one stored token.
   std::size_t stored_tokens() const {
-    std::set<std::tuple<NamespaceId, StateIdentity, std::vector<int32_t>>> prefixes;
+    std::set<std::tuple<NamespaceId, IndexIdentity, std::vector<int32_t>>> prefixes;
     for (const auto& [id, state] : states_) {
       for (std::size_t size = 1; size <= state.tokens.size(); ++size) {
         prefixes.emplace(state.info.owner, state.info.identity,
@@ -64,14 +64,14 @@ class Model {
   }
 
   PrefixMatch find(std::span<const int32_t> tokens, const NamespaceId& owner,
-                   const StateIdentity& identity) const {
+                   const IndexIdentity& identity) const {
     const auto size = static_cast<uint32_t>(tokens.size());
     PrefixMatch match;
     Other other;
     bool any = false;
     std::map<NamespaceId, Known> known;
     for (const auto& [id, state] : states_) {
-      if (state.info.owner != owner && state.info.owner != kSharedNamespace) continue;
+      if (state.info.owner != owner && state.info.owner != shared_namespace()) continue;
       const uint32_t same = common(tokens, state.tokens);
       const bool usable = same >= state.info.position && state.info.position < size;
       if (state.info.identity != identity) {
@@ -84,7 +84,7 @@ class Model {
       if (!match.state || rank(state.info) < rank(*match.state)) match.state = state.info;
     }
     Known widest = known[owner];
-    if (known[kSharedNamespace].tokens > widest.tokens) widest = known[kSharedNamespace];
+    if (known[shared_namespace()].tokens > widest.tokens) widest = known[shared_namespace()];
     match.known_tokens = widest.tokens;
     match.why = why(tokens, owner, identity, match, widest, other, any);
     return match;
@@ -102,7 +102,7 @@ class Model {
   struct Other {
     uint32_t position = 0;
     bool same_model = false;
-    void see(const StateInfo& info, const StateIdentity& wanted) {
+    void see(const StateInfo& info, const IndexIdentity& wanted) {
       const bool model = info.identity.model == wanted.model;
       if (info.position > position) *this = {.position = info.position, .same_model = model};
       if (info.position == position) ambiguous |= model != same_model;
@@ -113,7 +113,7 @@ class Model {
     return {UINT32_MAX - info.position, info.source, info.cost_us, info.id};
   }
 
-  WhyNotMore why(std::span<const int32_t> tokens, const NamespaceId& owner, const StateIdentity& identity,
+  WhyNotMore why(std::span<const int32_t> tokens, const NamespaceId& owner, const IndexIdentity& identity,
                  const PrefixMatch& match, const Known& known, const Other& other, bool any) const {
     const auto size = static_cast<uint32_t>(tokens.size());
     const uint32_t reused = match.reused_tokens();
@@ -121,7 +121,7 @@ class Model {
     if (reused == size - 1) return {.cause = MissCause::kNone};
     uint32_t gone = 0;
     for (const auto& [space, made, prefix] : evicted_) {
-      if ((space != owner && space != kSharedNamespace) || made != identity) continue;
+      if ((space != owner && space != shared_namespace()) || made != identity) continue;
       if (prefix.size() < size && prefix.size() >= kReuseMin && common(tokens, prefix) == prefix.size()) {
         gone = std::max(gone, static_cast<uint32_t>(prefix.size()));
       }
@@ -141,7 +141,7 @@ class Model {
   }
 
   std::map<SnapshotId, ModelState> states_;
-  std::set<std::tuple<NamespaceId, StateIdentity, std::vector<int32_t>>> evicted_;
+  std::set<std::tuple<NamespaceId, IndexIdentity, std::vector<int32_t>>> evicted_;
 };
 
 class PrefixIndexPropertyTest : public testing::TestWithParam<uint32_t> {
@@ -164,9 +164,14 @@ class PrefixIndexPropertyTest : public testing::TestWithParam<uint32_t> {
     return tokens;
   }
   NamespaceId draw_owner() {
-    return draw(4) == 0 ? kSharedNamespace : NamespaceId{.high = 0, .low = draw(3)};
+    return draw(4) == 0 ? shared_namespace() : NamespaceId{.high = 0, .low = draw(3)};
   }
-  StateIdentity draw_identity() { return {.model = 1 + draw(8) / 7, .options = 1 + draw(5) / 4}; }
+  IndexIdentity draw_identity() {
+    snapshot::StateIdentity identity;
+    identity.model_fingerprint = draw(8) == 0 ? "other" : "usual";
+    identity.options = draw(5) == 0 ? "other" : "usual";
+    return index_identity(identity);
+  }
 
   IndexEntry draw_entry(std::vector<int32_t>& tokens, Holder holder) {
     tokens = draw_tokens();
@@ -179,7 +184,7 @@ class PrefixIndexPropertyTest : public testing::TestWithParam<uint32_t> {
                               .position = static_cast<uint32_t>(tokens.size()),
                               .cost_us = draw(3)},
                      .tokens = tokens};
-    if (entry.info.owner != kSharedNamespace && draw(3) == 0)
+    if (entry.info.owner != shared_namespace() && draw(3) == 0)
       entry.info.position -= draw(entry.info.position);
     return entry;
   }
@@ -218,7 +223,7 @@ class PrefixIndexPropertyTest : public testing::TestWithParam<uint32_t> {
   void compare() {
     const std::vector<int32_t> tokens = draw_tokens();
     const NamespaceId owner = draw_owner();
-    const StateIdentity identity = draw_identity();
+    const IndexIdentity identity = draw_identity();
     const PrefixMatch got = index_.find(tokens, owner, identity);
     const PrefixMatch want = model_.find(tokens, owner, identity);
     ASSERT_EQ(got.state.has_value(), want.state.has_value());
@@ -237,7 +242,7 @@ class PrefixIndexPropertyTest : public testing::TestWithParam<uint32_t> {
       ASSERT_TRUE(got.why.entry);
       const ModelState& named = model_.states().at(*got.why.entry);
       EXPECT_EQ(named.info.identity, identity);
-      EXPECT_TRUE(named.info.owner == owner || named.info.owner == kSharedNamespace);
+      EXPECT_TRUE(named.info.owner == owner || named.info.owner == shared_namespace());
       EXPECT_EQ(common(tokens, named.tokens), got.why.at_token);
       EXPECT_GT(named.tokens.size(), got.why.at_token);
     }

@@ -9,7 +9,11 @@ namespace {
 
 constexpr uint64_t kEngine = 7, kStore = 8;  // instances
 constexpr NamespaceId kAlice{.high = 1, .low = 1}, kBob{.high = 1, .low = 2};
-constexpr StateIdentity kIdentity{.model = 100, .options = 200};
+// Which model, which options.
+IndexIdentity identity_of(uint64_t model, uint64_t options) {
+  return {.model = {.high = 0, .low = model}, .all = {.high = model, .low = options}};
+}
+const IndexIdentity kIdentity = identity_of(100, 200);
 
 class PrefixIndexTest : public testing::Test {
  protected:
@@ -21,7 +25,7 @@ class PrefixIndexTest : public testing::Test {
   struct Entry {
     Source source = Source::kRam;
     NamespaceId owner = kAlice;
-    StateIdentity identity = kIdentity;
+    IndexIdentity identity = kIdentity;
     uint32_t position = 0;  // 0: all tokens
     uint64_t cost_us = 10;
   };
@@ -194,14 +198,14 @@ TEST_F(PrefixIndexTest, RemembersWhatWasEvictedAndNotWhatWasConsumed) {
 
 TEST_F(PrefixIndexTest, TellsOtherOptionsFromAnotherModel) {
   const auto tokens = chat(100);
-  add(1, first(tokens, 60), {.identity = {.model = 101, .options = 200}});
+  add(1, first(tokens, 60), {.identity = identity_of(101, 200)});
   PrefixMatch match = find(tokens);
   EXPECT_FALSE(match.state);
   EXPECT_EQ(match.known_tokens, 0u);
   EXPECT_EQ(match.why.cause, MissCause::kIdentity);
   EXPECT_EQ(match.why.at_token, 60u);
   EXPECT_EQ(match.why.entry, id(1));
-  add(2, first(tokens, 70), {.identity = {.model = 100, .options = 201}});
+  add(2, first(tokens, 70), {.identity = identity_of(100, 201)});
   match = find(tokens);
   EXPECT_EQ(match.why.cause, MissCause::kOptionsChanged) << "it would have given more";
   EXPECT_EQ(match.why.entry, id(2));
@@ -224,25 +228,25 @@ TEST_F(PrefixIndexTest, AnotherNamespaceIsNeverSeen) {
 
 TEST_F(PrefixIndexTest, SharedRootsAreSeenByAllAndNothingBehindThem) {
   const auto tokens = chat(100);
-  add(1, first(tokens, 40), {.owner = kSharedNamespace});
+  add(1, first(tokens, 40), {.owner = shared_namespace()});
   EXPECT_EQ(found(tokens), 1u);
   EXPECT_EQ(index_.find(tokens, kBob, kIdentity).reused_tokens(), 40u);
   EXPECT_EQ(
-      try_add(2, tokens, {.source = Source::kRunning, .owner = kSharedNamespace, .position = 40}).code(),
+      try_add(2, tokens, {.source = Source::kRunning, .owner = shared_namespace(), .position = 40}).code(),
       Code::kInvalidArgument);
   add(3, first(tokens, 60));
   EXPECT_EQ(found(tokens), 3u);
   EXPECT_EQ(index_.find(tokens, kBob, kIdentity).reused_tokens(), 40u);
-  add(4, first(tokens, 70), {.owner = kSharedNamespace});
+  add(4, first(tokens, 70), {.owner = shared_namespace()});
   EXPECT_EQ(found(tokens), 4u);
   EXPECT_TRUE(index_.remove(id(4), Removal::kEvicted).ok());
   EXPECT_EQ(find(tokens).why.cause, MissCause::kEvicted);
-  EXPECT_EQ(index_.find(tokens, kSharedNamespace, kIdentity).reused_tokens(), 40u);
+  EXPECT_EQ(index_.find(tokens, shared_namespace(), kIdentity).reused_tokens(), 40u);
 }
 
 TEST_F(PrefixIndexTest, OfTheSamePositionOwnAndSharedTheFasterIsTaken) {
   const auto tokens = chat(100);
-  add(1, first(tokens, 40), {.owner = kSharedNamespace});
+  add(1, first(tokens, 40), {.owner = shared_namespace()});
   add(2, first(tokens, 40), {.source = Source::kDisk});
   EXPECT_EQ(found(tokens), 1u);
   EXPECT_TRUE(index_.move(id(1), Source::kDisk, 99).ok());
@@ -331,18 +335,41 @@ TEST_F(PrefixIndexTest, ForgetsNamespacesThatHaveBeenEmptyForLongest) {
   EXPECT_EQ(cause(3), MissCause::kEvicted);
 }
 
-TEST(StateIdentity, DependsOnEveryOptionAndNotOnTheirOrder) {
-  using Options = std::vector<std::pair<std::string_view, std::string_view>>;
-  const auto identity = [](std::string_view model, const Options& options) {
-    return make_state_identity(model, options);
-  };
-  const StateIdentity plain = identity("abc", {{"kv", "f16"}, {"numerics", "exact"}});
-  EXPECT_EQ(plain, identity("abc", {{"numerics", "exact"}, {"kv", "f16"}}));
-  EXPECT_NE(plain.model, identity("abd", {}).model);
-  EXPECT_EQ(plain.model, identity("abc", {}).model);
-  EXPECT_NE(plain.options, identity("abc", {{"kv", "f16"}}).options);
-  EXPECT_NE(identity("", {{"a", "bc"}}).options, identity("", {{"ab", "c"}}).options);
-  EXPECT_NE(identity("", {{"a", "1:b"}}).options, identity("", {{"a", "1"}, {"b", ""}}).options);
+TEST_F(PrefixIndexTest, KeepsWhichTokensWereGenerated) {
+  const auto tokens = chat(100);
+  const std::vector<TokenRange> ranges = {{.begin = 10, .end = 20}, {.begin = 30, .end = 90}};
+  const IndexEntry entry{.info = {.id = id(1), .owner = kAlice, .identity = kIdentity, .position = 60},
+                         .tokens = tokens,
+                         .generated = ranges};
+  EXPECT_TRUE(index_.add(kStore, entry).ok());
+  EXPECT_THAT(index_.generated(id(1)),
+              testing::ElementsAre(TokenRange{.begin = 10, .end = 20}, TokenRange{.begin = 30, .end = 60}));
+  EXPECT_THAT(index_.generated(id(2)), testing::IsEmpty());
+  for (const auto& broken : {std::vector<TokenRange>{{.begin = 10, .end = 10}},
+                             std::vector<TokenRange>{{.begin = 10, .end = 20}, {.begin = 19, .end = 30}}}) {
+    IndexEntry other = entry;
+    other.info.id = id(2);
+    other.generated = broken;
+    EXPECT_EQ(index_.add(kStore, other).code(), Code::kInvalidArgument);
+  }
+}
+
+TEST(IndexIdentity, TellsTheModelFromEverythingElse) {
+  snapshot::StateIdentity made;
+  made.model_fingerprint = "abc";
+  const IndexIdentity plain = index_identity(made);
+  EXPECT_EQ(plain, index_identity(made));
+  made.options = "control_vector=1\n";
+  EXPECT_EQ(index_identity(made).model, plain.model);
+  EXPECT_NE(index_identity(made).all, plain.all);
+  made.model_fingerprint = "abd";
+  EXPECT_NE(index_identity(made).model, plain.model);
+}
+
+TEST(NamespaceId, NoKeyIsTheSharedOne) {
+  EXPECT_EQ(key_namespace("a"), key_namespace("a"));
+  EXPECT_NE(key_namespace("a"), key_namespace("b"));
+  for (const char* key : {"", "shared", "key shared"}) EXPECT_NE(key_namespace(key), shared_namespace());
 }
 
 TEST(ConversationWords, EveryValueHasAName) {
@@ -352,7 +379,6 @@ TEST(ConversationWords, EveryValueHasAName) {
   for (int i = 0; i <= static_cast<int>(MissCause::kError); ++i) {
     EXPECT_FALSE(miss_cause_name(static_cast<MissCause>(i)).empty()) << i;
   }
-  EXPECT_EQ(id_text(SnapshotId{.high = 0xAB, .low = 1}), "00000000000000ab0000000000000001");
 }
 
 }  // namespace

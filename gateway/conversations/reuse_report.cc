@@ -9,7 +9,7 @@ namespace strata::gateway {
 namespace {
 
 boost::json::value id_json(const std::optional<SnapshotId>& id) {
-  return id ? boost::json::value(id_text(*id)) : boost::json::value(nullptr);
+  return id ? boost::json::value(id->text()) : boost::json::value(nullptr);
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ ReuseReport::ReuseReport(const PrefixMatch& match, uint32_t prompt_tokens)
       why_(match.why) {
   if (!match.state) return;
   source_ = match.state->source;
-  shared_ = match.state->owner == kSharedNamespace;
+  shared_ = match.state->owner == shared_namespace();
   state_ = match.state->id;
 }
 

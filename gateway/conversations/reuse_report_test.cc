@@ -42,7 +42,7 @@ TEST(ReuseReport, OfAMissAndOfAFullHit) {
       R"({"prompt_tokens":20,"reused_tokens":0,"known_tokens":0,"source":null,"shared":false,"state":null,)"
       R"("why_not_more":{"cause":"new","at_token":5,"state":null,"text":"the tokens from 5 on are new"}})");
   EXPECT_EQ(miss.header_text(), "reused=0 prompt=20 not_more=new at=5");
-  PrefixMatch all = match_of(Source::kLive, 19, kSharedNamespace);
+  PrefixMatch all = match_of(Source::kLive, 19, shared_namespace());
   all.why = {};
   const ReuseReport full(all, 20);
   EXPECT_TRUE(full.to_json().at("why_not_more").is_null());
@@ -68,7 +68,7 @@ TEST(ReuseReport, ResultsAreNamedBySource) {
   EXPECT_EQ(result(Source::kCheckpoint), "hit_live");
   EXPECT_EQ(result(Source::kRam), "hit_ram");
   EXPECT_EQ(result(Source::kDisk), "hit_disk");
-  EXPECT_EQ(result(Source::kDisk, kSharedNamespace), "hit_root");
+  EXPECT_EQ(result(Source::kDisk, shared_namespace()), "hit_root");
   EXPECT_EQ(lookup_result_name(ReuseReport(miss_of(MissCause::kNew), 3).result()), "miss");
 }
 
@@ -148,7 +148,7 @@ TEST_F(ConversationProbeTest, MissesAddUpToTheLookupsThatMissed) {
     probe_.looked_up(ReuseReport(miss_of(static_cast<MissCause>(cause)), 20));
   }
   probe_.looked_up(ReuseReport(match_of(Source::kRam, 1500), 1520));
-  probe_.looked_up(ReuseReport(match_of(Source::kDisk, 30, kSharedNamespace), 50));
+  probe_.looked_up(ReuseReport(match_of(Source::kDisk, 30, shared_namespace()), 50));
   EXPECT_EQ(value("strata_conv_lookups_total", "miss"), 8);
   EXPECT_EQ(value("strata_conv_misses_total"), 8);
   EXPECT_EQ(value("strata_conv_misses_total", "options_changed"), 1);

@@ -4,6 +4,11 @@
 
 namespace strata::gateway {
 
+void TurnRecord::begin_call(uint32_t reused_tokens, std::span<const TokenRange> generated) {
+  kept_tokens_ = 0;
+  generated_ = clipped(generated, std::min(reused_tokens, prompt_tokens_));
+}
+
 Status TurnRecord::chose(uint32_t index, int32_t token) {
   if (index != answer_tokens_ || end_token_) {
     return fail(Code::kOutOfRange, "token {} of the answer after {}{}", index, answer_tokens_,
@@ -41,10 +46,18 @@ uint32_t TurnRecord::wanted_position() const {
 
 std::optional<CommittedState> TurnRecord::committed() const {
   if (!end_ || *end_ == TurnEnd::kError || kept_tokens_ == 0) return {};
-  return CommittedState{.position = kept_tokens_,
-                        .tokens = std::span(tokens_).first(kept_tokens_),
-                        .generated_from = std::min(kept_tokens_, prompt_tokens_),
-                        .ahead_of_answer = kept_tokens_ > wanted_position()};
+  CommittedState state{.position = kept_tokens_,
+                       .tokens = std::span(tokens_).first(kept_tokens_),
+                       .generated = clipped(generated_, kept_tokens_),
+                       .ahead_of_answer = kept_tokens_ > wanted_position()};
+  if (kept_tokens_ <= prompt_tokens_) return state;
+  // An answer that goes on with one of an earlier turn makes one range with it.
+  if (!state.generated.empty() && state.generated.back().end == prompt_tokens_) {
+    state.generated.back().end = kept_tokens_;
+  } else {
+    state.generated.push_back({.begin = prompt_tokens_, .end = kept_tokens_});
+  }
+  return state;
 }
 
 uint32_t tokens_in_front_of_cut(const tokenizer::Tokenizer& tokenizer, std::span<const int32_t> answer,

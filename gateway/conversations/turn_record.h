@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "gateway/conversations/conversation_types.h"
 #include "services/base/status.h"
 #include "services/tokenizer/tokenizer.h"
 
@@ -37,9 +38,9 @@ enum class TurnEnd : uint8_t {
 struct CommittedState {
   uint32_t position = 0;
   std::span<const int32_t> tokens = {};  // so many; of the record, until it changes
-  // The first token that was generated in this turn, not read as a prompt: a state is defined by both
-  // (numbers contract). `position` when there is none.
-  uint32_t generated_from = 0;
+  // Of the tokens, those that were generated here, not read as a prompt, in this turn or in one that the
+  // state it was continued from came from: a state is defined by both (numbers contract).
+  std::vector<TokenRange> generated = {};
   // It goes beyond what the client was shown: the next turn will not begin with these tokens.
   bool ahead_of_answer = false;
 };
@@ -50,8 +51,8 @@ class TurnRecord {
       : prompt_tokens_(static_cast<uint32_t>(prompt.size())), tokens_(std::move(prompt)) {}
 
   // The engine is called, for the first time or again because it was lost: what it kept before is gone, what
-  // was chosen stays.
-  void begin_call() { kept_tokens_ = 0; }
+  // was chosen stays. reused_tokens: behind which it begins, in a state with these generated tokens.
+  void begin_call(uint32_t reused_tokens, std::span<const TokenRange> generated);
 
   // The engine chose token `index` of the answer. Also after the turn has ended here: the engine hears of it
   // a window later. kOutOfRange: not the next one.
@@ -85,6 +86,7 @@ class TurnRecord {
   std::vector<int32_t> tokens_;  // prompt, answer, and the token that ended it
   bool end_token_ = false;
   std::optional<TurnEnd> end_;
+  std::vector<TokenRange> generated_;  // of the prompt
 };
 
 // How many tokens of an answer lie wholly in front of its last `cut_bytes` bytes of text (the stop string and

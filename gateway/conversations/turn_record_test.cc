@@ -22,7 +22,7 @@ class Engine {
  public:
   Engine(std::vector<int32_t> prompt, std::vector<int32_t> script, TurnRecord& record)
       : prompt_(std::move(prompt)), script_(std::move(script)), record_(record) {
-    record_.begin_call();
+    record_.begin_call(0, {});
   }
 
   void read_prompt(std::size_t tokens) {
@@ -78,7 +78,11 @@ class TurnRecordTest : public testing::Test {
     ASSERT_TRUE(state);
     EXPECT_EQ(state->position, tokens.size());
     EXPECT_THAT(state->tokens, ElementsAreArray(tokens));
-    EXPECT_EQ(state->generated_from, generated_from);
+    if (generated_from < tokens.size()) {
+      EXPECT_THAT(state->generated, ElementsAre(TokenRange{.begin = generated_from, .end = state->position}));
+    } else {
+      EXPECT_TRUE(state->generated.empty());
+    }
     EXPECT_FALSE(state->ahead_of_answer);
   }
 
@@ -235,7 +239,7 @@ TEST_F(TurnRecordTest, AnEngineThatWasLostTookItsStateAlong) {
   first.read_prompt();
   first.window();
   first.keep_all();
-  record_.begin_call();
+  record_.begin_call(0, {});
   // The next one feeds prompt and known tokens again and goes on behind them.
   EXPECT_THAT(record_.answer(), ElementsAre(10, 11));
   EXPECT_TRUE(record_.chose(2, 12).ok());
@@ -243,6 +247,31 @@ TEST_F(TurnRecordTest, AnEngineThatWasLostTookItsStateAlong) {
   EXPECT_FALSE(record_.committed());
   EXPECT_TRUE(record_.keeps(5).ok());
   expect_committed({1, 2, 3, 10, 11}, 3);
+}
+
+// What an earlier turn generated stays generated as far as the state reaches that was continued, and is a
+// prompt where it was read again.
+TEST_F(TurnRecordTest, KnowsWhatEarlierTurnsGenerated) {
+  TurnRecord record({1, 2, 3, 4, 5, 6, 7, 8});
+  const std::vector<TokenRange> earlier = {{.begin = 1, .end = 3}, {.begin = 4, .end = 7}};
+  const auto generated_at = [&](uint32_t position) {
+    EXPECT_TRUE(record.keeps(position).ok());
+    const auto state = record.committed();
+    return state ? state->generated : std::vector<TokenRange>();
+  };
+  record.begin_call(6, earlier);
+  EXPECT_TRUE(record.chose(0, 10).ok());
+  record.end(TurnEnd::kLength);
+  EXPECT_THAT(generated_at(9), ElementsAre(TokenRange{.begin = 1, .end = 3}, TokenRange{.begin = 4, .end = 6},
+                                           TokenRange{.begin = 8, .end = 9}));
+  EXPECT_THAT(generated_at(5),
+              ElementsAre(TokenRange{.begin = 1, .end = 3}, TokenRange{.begin = 4, .end = 5}));
+  EXPECT_THAT(generated_at(1), ElementsAre());
+  record.begin_call(0, earlier);
+  EXPECT_THAT(generated_at(9), ElementsAre(TokenRange{.begin = 8, .end = 9}));
+  // An answer that is continued.
+  record.begin_call(8, std::vector<TokenRange>{{.begin = 5, .end = 8}});
+  EXPECT_THAT(generated_at(9), ElementsAre(TokenRange{.begin = 5, .end = 9}));
 }
 
 TEST_F(TurnRecordTest, AStateWithTokensThatNobodyNamedIsNone) {
