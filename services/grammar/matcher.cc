@@ -1,6 +1,11 @@
 #include "services/grammar/matcher.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
+#include <limits>
 
 #include "services/base/check.h"
 #include "services/grammar/limits.h"
@@ -8,25 +13,35 @@
 namespace strata::grammar {
 namespace {
 
-// Frames are few per token; what is no longer needed goes when this many are there.
-constexpr uint32_t kFramesKept = 4096;
-
 void set_bit(std::span<uint32_t> mask, int32_t token) {
   const auto t = static_cast<uint32_t>(token);
   mask[t / 32] |= 1U << t % 32;
 }
 
-// mask |= (restarts[t] <= allowed), 32 tokens to a word; written so that compilers use vectors.
-void add_up_to(std::span<const uint8_t> restarts, uint8_t allowed, std::span<uint32_t> mask) {
-  constexpr std::size_t kWord = 32;
-  const std::size_t words = restarts.size() / kWord;
-  for (std::size_t w = 0; w < words; ++w) {
-    const uint8_t* from = restarts.data() + w * kWord;
-    uint32_t word = 0;
-    for (uint32_t i = 0; i < kWord; ++i) word |= static_cast<uint32_t>(from[i] <= allowed) << i;
-    mask[w] |= word;
+// 32 tokens from `restarts` on: bit i says whether token i begins anew at most `allowed` times.
+uint32_t up_to(const uint8_t* restarts, uint8_t allowed) {
+#if defined(__SSE2__)
+  const __m128i limit = _mm_set1_epi8(static_cast<char>(allowed));
+  uint32_t word = 0;
+  for (int half = 0; half < 2; ++half) {
+    const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(restarts + 16 * half));
+    const __m128i fits = _mm_cmpeq_epi8(_mm_min_epu8(values, limit), values);
+    word |= static_cast<uint32_t>(_mm_movemask_epi8(fits)) << (16 * half);
   }
-  for (std::size_t t = words * kWord; t < restarts.size(); ++t) {
+  return word;
+#else
+  uint32_t word = 0;
+  for (uint32_t i = 0; i < 32; ++i) word |= static_cast<uint32_t>(restarts[i] <= allowed) << i;
+  return word;
+#endif
+}
+
+// mask |= (restarts[t] <= allowed). A quarter of a million tokens: one by one this would take as long as all
+// the rest.
+void add_up_to(std::span<const uint8_t> restarts, uint8_t allowed, std::span<uint32_t> mask) {
+  const std::size_t words = restarts.size() / 32;
+  for (std::size_t w = 0; w < words; ++w) mask[w] |= up_to(restarts.data() + w * 32, allowed);
+  for (std::size_t t = words * 32; t < restarts.size(); ++t) {
     if (restarts[t] <= allowed) set_bit(mask, static_cast<int32_t>(t));
   }
 }
@@ -68,7 +83,7 @@ bool Matcher::accept(int32_t token) {
     }
   }
   push(places, ends);
-  if (steps_.size() > 2 * (std::size_t{rollback_max_} + 1) || simulation_.mark().frames > kFramesKept)
+  if (steps_.size() > 2 * (std::size_t{rollback_max_} + 1) || simulation_.mark().frames > frames_max_)
     forget_old();
   return true;
 }
@@ -106,6 +121,8 @@ void Matcher::forget_old() {
   for (const Step& step : steps_) marks.push_back(step.mark);
   simulation_.compact(configs_, marks);
   for (std::size_t i = 0; i < steps_.size(); ++i) steps_[i].mark = marks[i];
+  // A deeply nested text needs many; looking again at each token would be slow.
+  frames_max_ = std::max(kFramesKept, 2 * simulation_.mark().frames);
 }
 
 void Matcher::fill_mask(std::span<uint32_t> mask) {

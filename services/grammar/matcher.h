@@ -74,6 +74,9 @@ class Matcher {
 
   std::shared_ptr<const Grammar> grammar_;
   uint32_t rollback_max_;
+  // Frames are few per token; what is no longer needed goes when this many are there.
+  static constexpr uint32_t kFramesKept = 4096;
+  uint32_t frames_max_ = kFramesKept;
   Simulation simulation_;
   std::vector<Config> configs_;  // of all steps
   std::vector<Step> steps_;      // the first is the oldest that can be gone back to

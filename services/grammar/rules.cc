@@ -20,7 +20,7 @@ RuleId Rules::add_rule(std::string_view hint) {
     const bool word = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
     name += word ? c : '-';
   }
-  if (name.empty()) name = "rule";
+  if (name.empty() || name[0] == '-') name.insert(0, "rule");
   std::string tried = name;
   uint32_t& number = names_tried_[name];
   while (by_name_.contains(tried)) tried = fmt::format("{}-{}", name, ++number + 1);
