@@ -13,9 +13,12 @@ namespace {
 
 constexpr std::string_view kSchema =
     R"({"type": "object", "properties": {"a": {"type": "integer", "minimum": 3, "maximum": 70},
- "b": {"type": ["string", "null"], "minLength": 1, "maxLength": 20}, "c": {"pattern": "^[a-f]{2,5}(x|y)?\\d$"}, "d": {"format": "date"},
- "e": {"anyOf": [{"$ref": "#/$defs/n"}, {"enum": ["x", 1, null]}]}, "f": {"items": {"type": "number"}, "minItems": 1, "maxItems": 4}},
- "required": ["a", "e"], "additionalProperties": false, "$defs": {"n": {"allOf": [{"type": "array"}, {"prefixItems": [true, {"const": 5}]}]}}})";
+ "b": {"type": ["string", "null"], "minLength": 1, "maxLength": 20}, 
+ "c": {"pattern": "^[a-f]{2,5}(x|y)?\\d$"}, "d": {"format": "date"},
+ "e": {"anyOf": [{"$ref": "#/$defs/n"}, {"enum": ["x", 1, null]}]}, 
+ "f": {"items": {"type": "number"}, "minItems": 1, "maxItems": 4}},
+ "required": ["a", "e"], "additionalProperties": false,
+ "$defs": {"n": {"allOf": [{"type": "array"}, {"prefixItems": [true, {"const": 5}]}]}}})";
 
 std::string damaged(std::mt19937& random) {
   std::string text(kSchema);

@@ -189,16 +189,19 @@ void run() {
           schema(R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer",
       "minimum": 0, "maximum": 150}, "email": {"type": "string", "format": "email"}, "tags": {"type": "array", "items": {"type":
       "string"}, "maxItems": 10}, "address": {"type": "object", "properties": {"street": {"type": "string"}, "zip": {"type":
-      "string", "pattern": "^\\d{5}$"}}, "required": ["street", "zip"]}}, "required": ["name", "age", "email", "tags", "address"]})"));
+      "string", "pattern": "^\\d{5}$"}}, "required": ["street", "zip"]}},
+      "required": ["name", "age", "email", "tags", "address"]})"));
   measure("bounded strings", vocabulary,
           schema(R"({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string",
-      "minLength": 3, "maxLength": 40}, "b": {"type": "string", "maxLength": 500}}, "required": ["a", "b"]}, "minItems": 1000})"));
+      "minLength": 3, "maxLength": 40}, "b": {"type": "string", "maxLength": 500}}, "required": ["a", "b"]},
+      "minItems": 1000})"));
   measure("tree of itself", vocabulary,
           schema(R"({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"label": {"type":
       "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/n"}}}, "required": ["label", "children"]}}})"));
   measure("any of three objects", vocabulary,
           schema(R"({"type": "array", "minItems": 1000, "items": {"anyOf": [{"type": "object", "properties":
-      {"text": {"type": "string"}}, "required": ["text"]}, {"type": "object", "properties": {"text": {"type": "string", "maxLength": 80},
+      {"text": {"type": "string"}}, "required": ["text"]},
+      {"type": "object", "properties": {"text": {"type": "string", "maxLength": 80},
       "n": {"type": "number"}}, "required": ["text", "n"]}, {"type": "object", "additionalProperties": {"type": "string"}}]}})"));
   const std::vector<Tool> tools = {
       {"get_weather", R"({"properties": {"city": {"type": "string"}}, "required": ["city"]})"},

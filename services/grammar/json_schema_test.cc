@@ -98,12 +98,12 @@ TEST(JsonSchema, AdditionalProperties) {
   check({R"({"additionalProperties": {"type": "integer"}})",
          {"{}", R"({"a":1})", R"({"a": 1, "b": 2})"},
          {R"({"a":"x"})"}});
-  check(
-      {R"({"properties": {"name": {"type": "null"}, "nam": {"type": "null"}}, "required": ["name"], "additionalProperties": {"type": "integer"}})",
-       {R"({"name":null})", R"({"name":null,"nam":null,"x":1})",
-        R"({"name":null,"na":1,"names":2,"":3,"é\n":4,"Name":5})"},
-       {R"({"name":1})", R"({"name":null,"nam":1})", R"({"name":null,"x":null})", R"({"x":1})",
-        R"(~{"name":null,"\u0061":1})"}});
+  check({R"({"properties": {"name": {"type": "null"}, "nam": {"type": "null"}}, "required": ["name"],
+            "additionalProperties": {"type": "integer"}})",
+         {R"({"name":null})", R"({"name":null,"nam":null,"x":1})",
+          R"({"name":null,"na":1,"names":2,"":3,"é\n":4,"Name":5})"},
+         {R"({"name":1})", R"({"name":null,"nam":1})", R"({"name":null,"x":null})", R"({"x":1})",
+          R"(~{"name":null,"\u0061":1})"}});
   check({R"({"properties": {"a": {"type": "null"}}, "additionalProperties": true})",
          {"{}", R"({"a":null})", R"({"b":1})", R"({"a":null,"b":[1]})"},
          {R"({"a":1})", R"({"a":null,})"}});
@@ -230,14 +230,15 @@ TEST(JsonSchema, Combinations) {
          {"3", "5"},
          {"2", "6", "\"a\"", "3.5"}});
   check(
-      {R"({"allOf": [{"properties": {"a": {"minimum": 1}}}, {"properties": {"a": {"type": "integer", "maximum": 3}}, "required": ["a"]}]})",
+      {R"({"allOf": [{"properties": {"a": {"minimum": 1}}}, {"properties": {"a": {"type": "integer", "maximum": 3}},
+            "required": ["a"]}]})",
        {R"({"a":1})", R"({"a":3})"},
        {R"({"a":0})", R"({"a":4})"}});
   check({R"({"allOf": [{"enum": [1, 2, 3]}, {"enum": [2, 3, 4]}]})", {"2", "3"}, {"1", "4"}});
-  check(
-      {R"({"allOf": [{"properties": {"a": {"type": "null"}}, "additionalProperties": false}, {"properties": {"a": true, "b": true}}]})",
-       {"{}", R"({"a":null})"},
-       {R"({"b":1})"}});
+  check({R"({"allOf": [{"properties": {"a": {"type": "null"}}, "additionalProperties": false},
+            {"properties": {"a": true, "b": true}}]})",
+         {"{}", R"({"a":null})"},
+         {R"({"b":1})"}});
   check({R"({"type": ["object", "null"], "anyOf": [{"type": "string"}, {"type": "null"}]})",
          {"null"},
          {"{}", "\"a\""}});
@@ -256,7 +257,8 @@ TEST(JsonSchema, References) {
        {R"({"value":1,"next":null})", R"({"value":1,"next":{"value":2,"next":null}})"},
        {R"({"value":1})", R"({"value":1,"next":{}})"}});
   check(
-      {R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+      {R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {"kids": {"type": "array",
+            "items": {"$ref": "#/$defs/tree"}}},
             "required": ["kids"]}}})",
        {R"({"kids":[]})", R"({"kids":[{"kids":[]},{"kids":[{"kids":[]}]}]})"},
        {"{}", R"({"kids":[1]})"}});
@@ -300,7 +302,8 @@ TEST(JsonSchema, RefusalsNameTheKeywordAndThePlace) {
        R"(schema at #/items: "$ref" leads to "#/$defs/missing", which is not in this schema)"},
       {R"({"$ref": "http://example.com/a"})", R"(which is not in this schema)"},
       {R"({"$ref": 5})", R"("$ref" must be a string)"},
-      {R"({"$defs": {"a": {"$ref": "#/$defs/b", "type": "string"}, "b": {"$ref": "#/$defs/a", "type": "string"}}, "$ref": "#/$defs/a", "type": "string"})",
+      {R"({"$defs": {"a": {"$ref": "#/$defs/b", "type": "string"}, "b": {"$ref": "#/$defs/a", "type": "string"}},
+            "$ref": "#/$defs/a", "type": "string"})",
        "leads in a circle"},
       {R"({"properties": []})", R"("properties" must be an object)"},
       {R"({"required": "a"})", R"("required" must be a list of names)"},

@@ -25,7 +25,8 @@ const std::vector<Tool>& tools() {
            "unit": {"type": "string", "enum": ["C", "F"]}}, "required": ["city"]})"},
       {"now", ""},
       {"search",
-       R"({"properties": {"tags": {"type": "array", "items": {"type": "string"}}, "code": {"type": "string", "pattern": "^[A-Z]{2}$"}},
+       R"({"properties": {"tags": {"type": "array", "items": {"type": "string"}},
+           "code": {"type": "string", "pattern": "^[A-Z]{2}$"}},
                      "required": ["tags", "code"]})"},
   };
   return kTools;
@@ -186,7 +187,8 @@ TEST(ToolCalls, FaultsNameTheTool) {
 TEST(ToolCalls, ReferencesInParameters) {
   const std::vector<Tool> list = {
       {"a", R"({"properties": {"p": {"$ref": "#/$defs/p"}, "q": {"$ref": "#/$defs/q"}},
-      "required": ["p", "q"], "$defs": {"p": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}, "q": {"type": "string"}}})"}};
+      "required": ["p", "q"], "$defs": {"p": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
+      "q": {"type": "string"}}})"}};
   const auto made =
       rules_of_tools(list, {.format = ToolFormat::kParameters, .choice = ToolChoice::kRequired});
   ASSERT_TRUE(made.has_value()) << made.error().message();
