@@ -1,5 +1,5 @@
 #pragma once
-// The Cache service (proto/strata/v1/cache.proto): questions to the exchange actor.
+// The Cache service (proto/strata/v1/cache.proto): questions and demands to the exchange actor.
 
 #include <memory>
 
@@ -15,6 +15,9 @@ class CacheService final : public v1::Cache::CallbackService {
   grpc::ServerUnaryReactor* GetResidency(grpc::CallbackServerContext* context,
                                          const v1::GetResidencyRequest* request,
                                          v1::GetResidencyResponse* response) override;
+  grpc::ServerUnaryReactor* ChangeResidency(grpc::CallbackServerContext* context,
+                                            const v1::ChangeResidencyRequest* request,
+                                            v1::GetResidencyResponse* response) override;
   grpc::ServerUnaryReactor* GetUsage(grpc::CallbackServerContext* context, const v1::GetUsageRequest* request,
                                      v1::GetUsageResponse* response) override;
   grpc::ServerUnaryReactor* SaveProfile(grpc::CallbackServerContext* context,

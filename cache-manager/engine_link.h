@@ -1,11 +1,12 @@
 #pragma once
-// The gpu-worker as the cache manager sees it: a grant of shared memory, and the three calls of an exchange.
+// The gpu-worker as the cache manager sees it: a grant of shared memory, and the calls of an exchange.
 // An interface, so that the exchanges are tested without processes. Replies may come on any thread.
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,6 +34,11 @@ struct SlotExchange {
   residency::ExpertKey incoming;
 };
 
+struct CopiedSlot {
+  uint32_t slot = 0;
+  std::optional<uint64_t> checksum;  // of what was copied; given for all slots or for none
+};
+
 class EngineLink {
  public:
   virtual ~EngineLink() = default;
@@ -48,7 +54,8 @@ class EngineLink {
 
   virtual void retire(uint64_t epoch, std::vector<SlotExchange> exchanges,
                       std::function<void(Result<std::vector<bool>>)> reply) = 0;
-  virtual void land(uint64_t epoch, std::vector<uint32_t> slots, std::function<void(Status)> reply) = 0;
+  virtual void land(uint64_t epoch, std::vector<CopiedSlot> slots, std::function<void(Status)> reply) = 0;
+  virtual void abandon(uint64_t epoch, std::vector<uint32_t> slots, std::function<void(Status)> reply) = 0;
 };
 
 }  // namespace strata::cache_manager

@@ -5,6 +5,7 @@
 
 #include "services/base/check.h"
 #include "services/obs/log.h"
+#include "services/sys/crash_point.h"
 
 namespace strata::cache_manager {
 
@@ -12,29 +13,36 @@ using residency::SlotView;
 
 namespace {
 
-constexpr std::chrono::milliseconds kLandAgainAfter{10};
+constexpr std::chrono::milliseconds kTryAgainAfter{10};
+
+uint64_t largest(const std::vector<uint64_t>& record_bytes) {
+  return record_bytes.empty() ? 1 : *std::ranges::max_element(record_bytes);
+}
 
 }  // namespace
 
 ExchangeActor::ExchangeActor(std::shared_ptr<actor::Executor> executor, ExchangeOptions options,
-                             LearnedProfile learned, EngineLink& link, ExpertCopier& copier,
-                             CacheProbe& probe)
+                             LearnedProfile learned, const Parts& parts)
     : Actor(std::move(executor)),
       options_(std::move(options)),
       learned_(std::move(learned)),
-      link_(link),
-      copier_(copier),
-      probe_(probe) {}
+      link_(*parts.link),
+      copier_(*parts.copier),
+      watch_(*parts.watch),
+      probe_(*parts.probe),
+      control_(options_.policy, options_.rates, static_cast<uint32_t>(options_.experts_per_layer.size())),
+      budget_(control_.limits(), largest(options_.record_bytes)),
+      layer_exchanges_(options_.experts_per_layer.size()) {}
 
 void ExchangeActor::on(Start) {
   on(Attach{});
-  actor::tell_after(self(), options_.interval, Look{});
   actor::tell_after(self(), options_.save_every, SaveSometimes{});
 }
 
 // --- the attachment
 
 void ExchangeActor::on(Attach) {
+  if (stopped_) return;
   // A copy of the attachment before must not be writing into a slot that a new one has promised to another
   // expert.
   if (copies_running_ > 0) return actor::tell_after(self(), options_.attach_retry, Attach{});
@@ -51,46 +59,78 @@ void ExchangeActor::on(Attach) {
 }
 
 void ExchangeActor::on(Granted message) {
-  if (message.attachment != attachment_) return;
-  const Grant& grant = *message.grant;
-  const shm::UsageHeader& shape = grant.usage.header();
-  auto policy = options_.make_policy(
-      options_.policy, {.shape = {.layers = shape.layers, .experts = shape.experts},
-                        .slots = grant.slot_count,
-                        .decay_tokens = options_.decay_tokens,
-                        .profile = options_.fill_profile.empty() ? learned_.shares() : options_.fill_profile,
-                        .experts_of_layer = options_.experts_per_layer});
-  if (!policy) return give_up_attachment(policy.error());
+  if (message.attachment != attachment_ || stopped_) return;
+  const shm::UsageHeader& shape = message.grant->usage.header();
   if (shape.layers != learned_.profile().layers || shape.experts != learned_.profile().experts) {
     return give_up_attachment(fail(
         Code::kFailedPrecondition, "the usage board counts {} layers of {} experts, the model has {} of {}",
         shape.layers, shape.experts, learned_.profile().layers, learned_.profile().experts));
   }
-  policy_ = std::move(*policy);
-  grant_ = std::move(message.grant);
-  usage_.begin(grant_->usage);
-  slots_.assign(grant_->slot_count, SlotView{});
-  read_table();
+  begin_attachment(std::move(message.grant));
+  auto made = control_.make_policy(std::bind_front(&ExchangeActor::make_policy, this), policy_options());
+  if (!made) return give_up_attachment(made.error());
+  if (!made->forgotten.ok())
+    obs::warn("exchange", "quotas and pins are forgotten: {}", made->forgotten.message());
+  policy_ = std::move(made->policy);
   last_end_.clear();
-  obs::info("exchange", "attached: {} slots, {} in use, policy {}", grant_->slot_count,
-            status_.slots_used.load(), policy_->name());
-  propose(Propose::kFillsOnly);
+  obs::info("exchange", "attached: {} slots, {} in use, policy {}", grant_->slot_count, slots_.used(),
+            policy_->name());
+  watch_.begin(grant_, [weak = std::weak_ptr(self())] {
+    auto actor = weak.lock();
+    if (actor == nullptr || actor->look_asked_.exchange(true)) return;
+    actor::tell(actor, Look{});
+  });
+  propose(Propose::kUrgent);
   publish();
+}
+
+void ExchangeActor::begin_attachment(std::shared_ptr<Grant> grant) {
+  grant_ = std::move(grant);
+  usage_.begin(grant_->usage);
+  looked_ = executor().now();
+  slots_ = SlotPicture(grant_->slot_count, grant_->usage.header().layers);
+  for (uint32_t slot = 0; slot < grant_->slot_count; ++slot) slots_.set(slot, view_of(slot));
+}
+
+residency::PolicyOptions ExchangeActor::policy_options() const {
+  const shm::UsageHeader& shape = grant_->usage.header();
+  return {.shape = {.layers = shape.layers, .experts = shape.experts},
+          .slots = grant_->slot_count,
+          .decay_tokens = options_.decay_tokens,
+          .profile = {},
+          .topics = {},
+          .experts_of_layer = options_.experts_per_layer};
+}
+
+Result<std::unique_ptr<residency::Policy>> ExchangeActor::make_policy(
+    std::string_view name, residency::PolicyOptions options) const {
+  const bool by_configuration = name == "static" && !options_.static_profile.empty();
+  options.profile = by_configuration ? options_.static_profile : learned_.shares();
+  options.topics = learned_.profile().topics;
+  return options_.make_policy(name, std::move(options));
+}
+
+void ExchangeActor::keep_topics() {
+  if (policy_ == nullptr || policy_->topics().empty()) return;
+  learned_.keep_topics(policy_->topics());
 }
 
 void ExchangeActor::on(Ended message) {
   if (message.attachment != attachment_) return;
+  keep_topics();
   if (std::exchange(last_end_, message.why.message()) != message.why.message()) {
     obs::warn("exchange", "not attached to the gpu-worker ({}); trying again", message.why.message());
   }
   if (!in_flight_.empty()) probe_.dropped(DropReason::kDetached, in_flight_.size());
+  watch_.end();
   grant_ = nullptr;
   policy_ = nullptr;
-  slots_.clear();
+  slots_ = {};
   in_flight_.clear();
-  copied_.clear();
-  retiring_ = landing_ = false;
+  retiring_ = landing_ = abandoning_ = false;
+  put_off_.reset();
   publish();
+  answer_stop();
   actor::tell_after(self(), options_.attach_retry, Attach{});
 }
 
@@ -101,38 +141,30 @@ void ExchangeActor::give_up_attachment(const Status& why) {
   link_.detach();
 }
 
-// --- looking at the usage
+// --- after each window
 
 void ExchangeActor::on(Look) {
-  if (grant_ != nullptr) {
-    UsageReader::Delta delta = usage_.take(grant_->usage);
-    if (delta.decode_tokens > 0) {
-      policy_->observe({.decode_uses = delta.decode_uses,
-                        .decode_tokens = delta.decode_tokens,
-                        .prefill_uses = {},
-                        .prefill_tokens = 0});
-      learned_.add(delta.decode_uses, delta.decode_tokens);
-    }
-    // Nothing is exchanged for nobody: without new tokens there is no new reason.
-    propose(delta.decode_tokens > 0 ? Propose::kAll : Propose::kFillsOnly);
-  }
-  actor::tell_after(self(), options_.interval, Look{});
+  look_asked_.store(false);  // before reading: a window that finishes from here on asks again
+  if (policy_ == nullptr) return;
+  const UsageReader::Delta delta = usage_.take(grant_->usage);
+  // Nothing is exchanged for nobody: without new tokens there is no new reason.
+  if (delta.windows == 0) return;
+  const actor::Clock::time_point now = executor().now();
+  budget_.passed(delta.windows, seconds_since(std::exchange(looked_, now)));
+  policy_->observe(delta.usage);
+  if (delta.usage.decode_tokens > 0) learned_.add(delta.usage.decode_uses, delta.usage.decode_tokens);
+  propose(Propose::kAll);
 }
 
 void ExchangeActor::propose(Propose what) {
-  if (retiring_ || in_flight_.size() >= options_.in_flight_max) return;
-  auto budget = options_.in_flight_max - static_cast<uint32_t>(in_flight_.size());
-  std::vector<SlotExchange> exchanges;
-  for (const residency::Proposal& proposal : policy_->propose(slots_, budget)) {
-    bool fills = slots_.at(proposal.slot).state == SlotView::State::kFree;
-    // Layers may have fewer experts than the widest one.
-    bool exists = proposal.incoming.expert < options_.experts_per_layer.at(proposal.incoming.layer);
-    if (!exists || (what == Propose::kFillsOnly && !fills)) continue;
-    exchanges.push_back({proposal.slot, proposal.incoming});
-    slots_[proposal.slot] = {SlotView::State::kBusy, proposal.incoming};
-    in_flight_[proposal.slot] = {proposal.incoming, 0};
+  if (stopped_ || policy_ == nullptr) return;
+  if (retiring_) {
+    if (put_off_ != Propose::kAll) put_off_ = what;
+    return;
   }
+  const std::vector<SlotExchange> exchanges = choose(what);
   if (exchanges.empty()) return;
+  sys::crash_point("before-retire");
   retiring_ = true;
   retire_sent_ = executor().now();
   std::weak_ptr<ExchangeActor> weak = self();
@@ -144,92 +176,186 @@ void ExchangeActor::propose(Propose what) {
   publish();
 }
 
+// What the policy wants and the budget allows; it is in flight from here on.
+std::vector<SlotExchange> ExchangeActor::choose(Propose what) {
+  std::vector<SlotExchange> chosen;
+  const uint32_t in_flight_max = control_.in_flight_max();
+  if (in_flight_.size() >= in_flight_max) return chosen;
+  const uint32_t room = in_flight_max - static_cast<uint32_t>(in_flight_.size());
+  const uint32_t allowed = what == Propose::kAll ? budget_.available(room) : 0;
+  uint32_t exchanged = 0;
+  uint64_t bytes = 0;
+  for (const residency::Proposal& proposal : policy_->propose(slots_.slots(), room)) {
+    const bool urgent =
+        slots_.at(proposal.slot).state == SlotView::State::kFree || control_.pinned(proposal.incoming);
+    if (!urgent && exchanged == allowed) continue;
+    if (!urgent) ++exchanged;
+    bytes += options_.record_bytes.at(proposal.incoming.layer);
+    chosen.push_back({proposal.slot, proposal.incoming});
+    slots_.set(proposal.slot, {SlotView::State::kBusy, proposal.incoming});
+    in_flight_[proposal.slot].incoming = proposal.incoming;
+  }
+  budget_.spend(exchanged, bytes);
+  return chosen;
+}
+
 // --- the steps of an exchange
 
 void ExchangeActor::on(Retired message) {
   if (!is_current(message.attachment)) return;
+  sys::crash_point("retired");
   retiring_ = false;
   probe_.waited(seconds_since(retire_sent_));
   if (!message.accepted) {
     bool busy = message.accepted.error().code() == Code::kResourceExhausted;
     if (!busy) return give_up_attachment(message.accepted.error());
     for (const SlotExchange& exchange : message.exchanges) drop(exchange.slot, DropReason::kBusy);
+    actor::tell_after(self(), kTryAgainAfter, TryAgain{message.attachment});
+    answer_stop();
     return publish();
   }
   if (message.accepted->size() != message.exchanges.size()) {
     return give_up_attachment(fail(Code::kInternal, "{} answers to {} exchanges", message.accepted->size(),
                                    message.exchanges.size()));
   }
-  std::weak_ptr<ExchangeActor> weak = self();
   for (std::size_t index = 0; index < message.exchanges.size(); ++index) {
     const SlotExchange& exchange = message.exchanges[index];
-    if (!(*message.accepted)[index]) {
+    if ((*message.accepted)[index]) {
+      begin_copy(exchange);
+    } else {
       drop(exchange.slot, DropReason::kRefused);
-      continue;
     }
-    ++copies_running_;
-    copier_.copy(grant_, exchange,
-                 [weak, attachment = message.attachment, slot = exchange.slot](uint64_t bytes) {
-                   if (auto actor = weak.lock()) actor::tell(actor, Copied{attachment, slot, bytes});
-                 });
   }
+  settle();
+  if (put_off_) propose(*std::exchange(put_off_, std::nullopt));
+  answer_stop();
   publish();
+}
+
+void ExchangeActor::begin_copy(const SlotExchange& exchange) {
+  InFlight& flight = in_flight_.at(exchange.slot);
+  if (flight.called_off->load(std::memory_order_relaxed)) {
+    flight.step = Step::kGivenUp;
+    return;
+  }
+  flight.step = Step::kCopying;
+  ++copies_running_;
+  copier_.copy({.grant = grant_,
+                .exchange = exchange,
+                .called_off = flight.called_off,
+                .done = [weak = std::weak_ptr(self()), attachment = attachment_,
+                         slot = exchange.slot](CopyResult result) {
+                  if (auto actor = weak.lock()) actor::tell(actor, Copied{attachment, slot, result});
+                }});
 }
 
 void ExchangeActor::on(Copied message) {
   --copies_running_;
   if (!is_current(message.attachment)) return;
-  in_flight_.at(message.slot).bytes = message.bytes;
-  copied_.push_back(message.slot);
-  land_copied();
+  sys::crash_point("copied");
+  InFlight& flight = in_flight_.at(message.slot);
+  flight.copied = message.result;
+  // One that was called off too late is there and could land, but somebody else is to have its slot.
+  const bool wanted = message.result.bytes > 0 && !flight.called_off->load(std::memory_order_relaxed);
+  flight.step = wanted ? Step::kCopied : Step::kGivenUp;
+  settle();
 }
 
-void ExchangeActor::land_copied() {
-  if (landing_ || copied_.empty()) return;
+// Sends what is ready to be sent.
+void ExchangeActor::settle() {
+  if (!landing_) land(advance(Step::kCopied, Step::kLanding));
+  if (!abandoning_) abandon(advance(Step::kGivenUp, Step::kAbandoning));
+}
+
+// The exchanges that were at `from`, and are at `to` now.
+std::vector<uint32_t> ExchangeActor::advance(Step from, Step to) {
+  std::vector<uint32_t> moved;
+  for (auto& [slot, flight] : in_flight_) {
+    if (flight.step != from) continue;
+    flight.step = to;
+    moved.push_back(slot);
+  }
+  return moved;
+}
+
+void ExchangeActor::land(const std::vector<uint32_t>& slots) {
+  if (slots.empty()) return;
   landing_ = true;
   land_sent_ = executor().now();
-  std::vector<uint32_t> slots = std::exchange(copied_, {});
+  std::vector<CopiedSlot> copied;
+  for (const uint32_t slot : slots) copied.push_back({slot, in_flight_.at(slot).copied.checksum});
   std::weak_ptr<ExchangeActor> weak = self();
-  link_.land(grant_->epoch, slots, [weak, attachment = attachment_, slots](Status status) {
+  link_.land(grant_->epoch, std::move(copied), [weak, attachment = attachment_, slots](Status status) {
     if (auto actor = weak.lock()) actor::tell(actor, Landed{attachment, slots, std::move(status)});
   });
+  sys::crash_point("land-sent");
 }
 
 void ExchangeActor::on(Landed message) {
   if (!is_current(message.attachment)) return;
+  sys::crash_point("landed");
   landing_ = false;
   probe_.waited(seconds_since(land_sent_));
   if (message.status.code() == Code::kResourceExhausted) {  // a full inbox: nothing has happened
-    copied_.insert(copied_.end(), message.slots.begin(), message.slots.end());
-    return actor::tell_after(self(), kLandAgainAfter, LandAgain{message.attachment});
+    for (const uint32_t slot : message.slots) in_flight_.at(slot).step = Step::kCopied;
+    return actor::tell_after(self(), kTryAgainAfter, TryAgain{message.attachment});
   }
   if (!message.status.ok()) return give_up_attachment(message.status);
   for (uint32_t slot : message.slots) {
-    auto exchange = in_flight_.extract(slot);
-    slots_[slot] = {SlotView::State::kResident, exchange.mapped().incoming};
-    probe_.landed(1, exchange.mapped().bytes);
+    const InFlight flight = in_flight_.extract(slot).mapped();
+    slots_.set(slot, {SlotView::State::kResident, flight.incoming});
+    probe_.landed(flight.incoming.layer, flight.copied.bytes);
     ++exchanges_total_;
+    ++layer_exchanges_[flight.incoming.layer];
   }
-  land_copied();
-  // Filling goes on at the speed of the copies; exchanges wait for the next look.
-  propose(Propose::kFillsOnly);
+  settle();
+  // Filling goes on at the speed of the copies; exchanges wait for the next window.
+  propose(Propose::kUrgent);
+  answer_stop();
   publish();
 }
 
-void ExchangeActor::on(LandAgain message) {
-  if (is_current(message.attachment)) land_copied();
+void ExchangeActor::abandon(const std::vector<uint32_t>& slots) {
+  if (slots.empty()) return;
+  abandoning_ = true;
+  std::weak_ptr<ExchangeActor> weak = self();
+  link_.abandon(grant_->epoch, slots, [weak, attachment = attachment_, slots](Status status) {
+    if (auto actor = weak.lock()) actor::tell(actor, Abandoned{attachment, slots, std::move(status)});
+  });
+}
+
+void ExchangeActor::on(Abandoned message) {
+  if (!is_current(message.attachment)) return;
+  abandoning_ = false;
+  if (message.status.code() == Code::kResourceExhausted) {
+    for (const uint32_t slot : message.slots) in_flight_.at(slot).step = Step::kGivenUp;
+    return actor::tell_after(self(), kTryAgainAfter, TryAgain{message.attachment});
+  }
+  if (!message.status.ok()) return give_up_attachment(message.status);
+  for (const uint32_t slot : message.slots) drop(slot, DropReason::kAbandoned);
+  settle();
+  propose(Propose::kUrgent);
+  answer_stop();
+  publish();
+}
+
+void ExchangeActor::on(TryAgain message) {
+  if (!is_current(message.attachment)) return;
+  settle();
+  propose(Propose::kUrgent);
+}
+
+void ExchangeActor::call_off() {
+  for (auto& [slot, flight] : in_flight_) {
+    if (flight.step == Step::kRetiring || flight.step == Step::kCopying)
+      flight.called_off->store(true, std::memory_order_relaxed);
+  }
 }
 
 void ExchangeActor::drop(uint32_t slot, DropReason reason) {
   in_flight_.erase(slot);
-  slots_[slot] = view_of(slot);
+  slots_.set(slot, view_of(slot));
   probe_.dropped(reason, 1);
-}
-
-// --- the picture of the table
-
-void ExchangeActor::read_table() {
-  for (uint32_t slot = 0; slot < slots_.size(); ++slot) slots_[slot] = view_of(slot);
 }
 
 SlotView ExchangeActor::view_of(uint32_t slot) const {
@@ -247,71 +373,14 @@ SlotView ExchangeActor::view_of(uint32_t slot) const {
 }
 
 void ExchangeActor::publish() {
-  auto used = std::count_if(slots_.begin(), slots_.end(),
-                            [](const SlotView& slot) { return slot.state == SlotView::State::kResident; });
   status_.attached = grant_ != nullptr;
-  status_.slots = static_cast<uint32_t>(slots_.size());
-  status_.slots_used = static_cast<uint32_t>(used);
+  status_.slots = static_cast<uint32_t>(slots_.slots().size());
+  status_.slots_used = slots_.used();
   status_.in_flight = static_cast<uint32_t>(in_flight_.size());
   status_.exchanges_total = exchanges_total_;
   probe_.attached(grant_ != nullptr);
   probe_.in_flight(in_flight_.size());
-}
-
-// --- questions
-
-void ExchangeActor::on(DescribeResidency message) {
-  ResidencySummary summary{.attached = grant_ != nullptr,
-                           .policy = options_.policy,
-                           .quotas = {},
-                           .experts = std::vector<std::vector<uint32_t>>(options_.experts_per_layer.size()),
-                           .slots = status_.slots,
-                           .slots_used = status_.slots_used,
-                           .in_flight = status_.in_flight,
-                           .exchanges_total = exchanges_total_};
-  if (policy_ != nullptr) summary.quotas.assign(policy_->quotas().begin(), policy_->quotas().end());
-  for (const SlotView& slot : slots_) {
-    if (slot.state == SlotView::State::kResident)
-      summary.experts.at(slot.key.layer).push_back(slot.key.expert);
-  }
-  for (auto& experts : summary.experts) std::sort(experts.begin(), experts.end());
-  message.reply(std::move(summary));
-}
-
-void ExchangeActor::on(DescribeUsage message) {
-  if (grant_ == nullptr) return message.reply(fail(Code::kUnavailable, "no gpu-worker is attached"));
-  const shm::UsageBoard& board = grant_->usage;
-  UsageSummary summary{.model_fingerprint = learned_.profile().model_fingerprint,
-                       .layers = board.header().layers,
-                       .experts = board.header().experts,
-                       .decode_counts = {},
-                       .prefill_counts = {}};
-  for (uint32_t layer = 0; layer < summary.layers; ++layer) {
-    for (uint32_t expert = 0; expert < summary.experts; ++expert) {
-      summary.decode_counts.push_back(board.decode(layer, expert).load(std::memory_order_relaxed));
-      summary.prefill_counts.push_back(board.prefill(layer, expert).load(std::memory_order_relaxed));
-    }
-  }
-  message.reply(std::move(summary));
-}
-
-// --- the learned profile
-
-void ExchangeActor::on(SaveProfile message) {
-  std::string path = message.path.empty() ? options_.learned_path : message.path;
-  if (!message.only_if_changed || learned_.changed()) {
-    if (Status saved = learned_.save(path); !saved.ok())
-      return message.reply(fail(saved.code(), "{}", saved.message()));
-  }
-  message.reply(path);
-}
-
-void ExchangeActor::on(SaveSometimes) {
-  on(SaveProfile{.path = {}, .only_if_changed = true, .reply = [](const Result<std::string>& saved) {
-                   if (!saved)
-                     obs::warn("profile", "the learned profile was not saved: {}", saved.error().message());
-                 }});
-  actor::tell_after(self(), options_.save_every, SaveSometimes{});
+  probe_.slots(policy_ == nullptr ? std::span<const uint32_t>() : policy_->quotas(), slots_.resident());
 }
 
 }  // namespace strata::cache_manager

@@ -144,12 +144,25 @@ void GrpcEngineLink::retire(uint64_t epoch, std::vector<SlotExchange> exchanges,
                          });
 }
 
-void GrpcEngineLink::land(uint64_t epoch, std::vector<uint32_t> slots, std::function<void(Status)> reply) {
+void GrpcEngineLink::land(uint64_t epoch, std::vector<CopiedSlot> slots, std::function<void(Status)> reply) {
   auto call = std::make_shared<Call<v1::LandRequest, v1::LandResponse>>();
+  call->request.set_epoch(epoch);
+  for (const CopiedSlot& copied : slots) {
+    call->request.add_slots(copied.slot);
+    if (copied.checksum) call->request.add_checksums(*copied.checksum);
+  }
+  rpc::set_deadline(call->context, options_.call_timeout);
+  stub_->async()->Land(
+      &call->context, &call->request, &call->response,
+      [call, reply = std::move(reply)](const grpc::Status& status) { reply(rpc::from_grpc(status)); });
+}
+
+void GrpcEngineLink::abandon(uint64_t epoch, std::vector<uint32_t> slots, std::function<void(Status)> reply) {
+  auto call = std::make_shared<Call<v1::AbandonRequest, v1::AbandonResponse>>();
   call->request.set_epoch(epoch);
   call->request.mutable_slots()->Add(slots.begin(), slots.end());
   rpc::set_deadline(call->context, options_.call_timeout);
-  stub_->async()->Land(
+  stub_->async()->Abandon(
       &call->context, &call->request, &call->response,
       [call, reply = std::move(reply)](const grpc::Status& status) { reply(rpc::from_grpc(status)); });
 }

@@ -30,7 +30,8 @@ class GrpcEngineLink final : public EngineLink {
   void detach() override;
   void retire(uint64_t epoch, std::vector<SlotExchange> exchanges,
               std::function<void(Result<std::vector<bool>>)> reply) override;
-  void land(uint64_t epoch, std::vector<uint32_t> slots, std::function<void(Status)> reply) override;
+  void land(uint64_t epoch, std::vector<CopiedSlot> slots, std::function<void(Status)> reply) override;
+  void abandon(uint64_t epoch, std::vector<uint32_t> slots, std::function<void(Status)> reply) override;
 
  private:
   class AttachStream;

@@ -26,6 +26,7 @@ Status LearnedProfile::resume(const residency::Profile& learned) {
   TRY_OK(check_shape(learned));
   profile_.counts = learned.counts;
   profile_.tokens = learned.tokens;
+  profile_.topics = learned.topics;
   return {};
 }
 
@@ -47,6 +48,10 @@ void LearnedProfile::add(std::span<const uint32_t> uses, uint64_t tokens) {
   if (profile_.tokens <= kTokensMax) return;
   for (uint64_t& count : profile_.counts) count /= 2;
   profile_.tokens /= 2;
+}
+
+void LearnedProfile::keep_topics(std::span<const residency::Topic> topics) {
+  profile_.topics.assign(topics.begin(), topics.end());
 }
 
 std::vector<float> LearnedProfile::shares() const {

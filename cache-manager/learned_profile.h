@@ -27,6 +27,8 @@ class LearnedProfile {
   Status begin_with(const residency::Profile& recorded);
 
   void add(std::span<const uint32_t> uses, uint64_t tokens);  // (layers, experts)
+  // What a policy has learned of topics, in the place of what was known.
+  void keep_topics(std::span<const residency::Topic> topics);
   // (layers, experts) share of the layer's uses; empty when nothing is known.
   std::vector<float> shares() const;
 

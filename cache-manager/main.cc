@@ -13,8 +13,10 @@
 #include "cache-manager/expert_copier.h"
 #include "cache-manager/grpc_engine_link.h"
 #include "cache-manager/learned_profile.h"
+#include "cache-manager/window_watch.h"
 #include "services/actor/actor_system.h"
 #include "services/gguf/gguf_file.h"
+#include "services/model/record_checksum.h"
 #include "services/obs/log.h"
 #include "services/rpc/process_main.h"
 #include "services/rpc/server.h"
@@ -23,7 +25,7 @@ namespace strata::cache_manager {
 namespace {
 
 constexpr std::chrono::milliseconds kCallTimeoutBeyondWindow{10000};
-constexpr std::chrono::seconds kSaveAtStopTimeout{2};
+constexpr std::chrono::seconds kStopTimeout{2};
 
 // A profile that is missing, damaged or of another model is no reason not to start: the arena then fills by
 // use.
@@ -68,6 +70,23 @@ void fill_status(const ExchangeStatus& from, v1::GetStatusResponse& status) {
   status.set_progress(1.0);
 }
 
+// Ends the exchanges so that no slot stays reserved, and saves what was learned.
+void stop_exchanges(const std::shared_ptr<ExchangeActor>& exchanges) {
+  auto stopped = std::make_shared<std::promise<void>>();
+  auto saved = std::make_shared<std::promise<void>>();
+  actor::tell(exchanges, ExchangeActor::Stop{[stopped] { stopped->set_value(); }});
+  actor::tell(exchanges,
+              ExchangeActor::SaveProfile{
+                  .path = {}, .only_if_changed = true, .reply = [saved](const Result<std::string>& path) {
+                    if (!path)
+                      obs::warn("profile", "the learned profile was not saved: {}", path.error().message());
+                    saved->set_value();
+                  }});
+  const auto deadline = std::chrono::steady_clock::now() + kStopTimeout;
+  saved->get_future().wait_until(deadline);
+  stopped->get_future().wait_until(deadline);
+}
+
 Status run(const rpc::ProcessContext& context) {
   const config::Settings& settings = *context.settings;
   TRY(auto file, gguf::GgufFile::open(settings.model_path().string()));
@@ -77,12 +96,17 @@ Status run(const rpc::ProcessContext& context) {
 
   ExchangeOptions options{.policy = settings.experts_policy().value,
                           .decay_tokens = settings.experts_decay_tokens(),
-                          .in_flight_max = settings.experts_exchanges_in_flight(),
-                          .interval = std::chrono::milliseconds(settings.experts_exchange_interval_ms()),
+                          .rates = {.exchanges_per_window = settings.experts_exchanges_per_window(),
+                                    .copy_budget = settings.experts_copy_budget(),
+                                    .exchanges_in_flight = settings.experts_exchanges_in_flight()},
                           .learned_path = context.run_dir + "/learned.profile",
                           .experts_per_layer = {},
-                          .fill_profile = {}};
-  for (const model::LayerExperts& layer : experts.layers) options.experts_per_layer.push_back(layer.count);
+                          .record_bytes = {},
+                          .static_profile = {}};
+  for (const model::LayerExperts& layer : experts.layers) {
+    options.experts_per_layer.push_back(layer.count);
+    options.record_bytes.push_back(layer.record_bytes());
+  }
   auto layers = static_cast<uint32_t>(experts.layers.size());
   uint32_t experts_max =
       *std::max_element(options.experts_per_layer.begin(), options.experts_per_layer.end());
@@ -92,18 +116,20 @@ Status run(const rpc::ProcessContext& context) {
     configured = read_known(settings.experts_profile().string(), fingerprint);
   LearnedProfile learned = begin_profile(fingerprint, layers, experts_max, options.learned_path, configured);
   // "static" means the configured profile and nothing else.
-  if (options.policy == "static" && configured) options.fill_profile = configured->shares();
+  if (configured) options.static_profile = configured->shares();
 
   auto metrics = std::make_shared<obs::Metrics>(obs::Labels{{"model", model_name}, {"worker", "cache"}});
-  CacheProbe probe(*metrics);
-  CopyThread copier(experts);
+  CacheProbe probe(*metrics, layers);
+  CopyThread copier(experts, model::verifies_records(settings.experts_verify_records().value));
+  DoorbellWatch watch(std::chrono::milliseconds(settings.experts_exchange_interval_ms()));
   GrpcEngineLink link({.channel = rpc::connect(context.run_dir, "gpu-worker"),
                        .model_fingerprint = fingerprint,
                        .call_timeout = std::chrono::milliseconds(settings.engine_window_budget_ms()) +
                                        kCallTimeoutBeyondWindow});
   actor::ActorSystem actors(1);
-  auto exchanges = std::make_shared<ExchangeActor>(actors.make_executor(), std::move(options),
-                                                   std::move(learned), link, copier, probe);
+  auto exchanges = std::make_shared<ExchangeActor>(
+      actors.make_executor(), std::move(options), std::move(learned),
+      ExchangeActor::Parts{.link = &link, .copier = &copier, .watch = &watch, .probe = &probe});
 
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(std::make_unique<CacheService>(exchanges));
@@ -121,15 +147,7 @@ Status run(const rpc::ProcessContext& context) {
   rpc::wait_for_stop_signal();
   server->set_serving(false);
 
-  auto saved = std::make_shared<std::promise<void>>();
-  actor::tell(exchanges,
-              ExchangeActor::SaveProfile{
-                  .path = {}, .only_if_changed = true, .reply = [saved](const Result<std::string>& path) {
-                    if (!path)
-                      obs::warn("profile", "the learned profile was not saved: {}", path.error().message());
-                    saved->set_value();
-                  }});
-  saved->get_future().wait_for(kSaveAtStopTimeout);
+  stop_exchanges(exchanges);
   server->stop();
   link.detach();
   actors.stop();

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "services/residency/policy.h"
 #include "services/shm/usage_board.h"
 
 namespace strata::cache_manager {
@@ -15,18 +16,29 @@ class UsageReader {
   // belongs to somebody who has seen it already.
   void begin(const shm::UsageBoard& board);
 
+  // What the windows that finished since the last look have used; `usage` is valid until the next call.
+  // Uses are counted layer by layer, tokens when the window is over: what an unfinished window has counted
+  // waits for its tokens.
   struct Delta {
-    uint64_t decode_tokens = 0;
-    std::span<const uint32_t> decode_uses;  // (layers, experts), until the next call; empty without tokens
+    uint64_t windows = 0;
+    residency::Usage usage;
   };
   Delta take(const shm::UsageBoard& board);
 
  private:
-  void read_uses(const shm::UsageBoard& board);
+  using Counter = std::atomic<uint64_t>& (shm::UsageBoard::*)(uint32_t layer, uint32_t expert) const;
+  // Decode and prefill uses, each with the tokens that they come from.
+  struct Side {
+    std::vector<uint64_t> seen;  // (layers, experts)
+    std::vector<uint32_t> uses;  // (layers, experts) since the last look
+    uint64_t tokens = 0;
+  };
+  static void begin(Side& side, const shm::UsageBoard& board, Counter counter);
+  static void read(Side& side, const shm::UsageBoard& board, Counter counter);
+  static uint64_t take(Side& side, uint64_t tokens, const shm::UsageBoard& board, Counter counter);
 
-  std::vector<uint64_t> seen_;
-  std::vector<uint32_t> uses_;
-  uint64_t decode_tokens_ = 0;
+  uint64_t windows_ = 0;
+  Side decode_, prefill_;
 };
 
 }  // namespace strata::cache_manager

@@ -50,6 +50,8 @@ EngineProbe::EngineProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics
                     sources_.dispatch->copies);
   metrics.counter(uses, uses_help, {{"served_by", "disk"}});
 
+  follow_layers(metrics);
+
   metrics.gauge("strata_expert_slots", "Arena slots over all layers.").Set(plan.slots);
   metrics.gauge("strata_expert_cache_bytes", "Size of the arena.")
       .Set(static_cast<double>(plan.item("arena").bytes));
@@ -65,6 +67,25 @@ EngineProbe::EngineProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics
   }
   for (const char* unused : {"conv", "kv_stream"})
     metrics.gauge("strata_host_bytes", host_help, {{"use", unused}});
+}
+
+// Four series per layer, so that a layer that hits less than the others can be seen.
+void EngineProbe::follow_layers(obs::Metrics& metrics) {
+  for (uint32_t layer = 0; layer < sources_.usage->header().layers; ++layer) {
+    const shm::LayerUses& uses = sources_.usage->layer(layer);
+    const auto follow = [&](const char* phase, const char* result, const std::atomic<uint64_t>& source) {
+      followers_.follow(
+          metrics.counter("strata_expert_layer_uses_total",
+                          "Routed expert uses by layer; hit: the expert was resident. A layer "
+                          "that misses much more than the others has too small a quota.",
+                          {{"layer", std::to_string(layer)}, {"phase", phase}, {"result", result}}),
+          source);
+    };
+    follow("decode", "hit", uses.decode_hits);
+    follow("decode", "miss", uses.decode_misses);
+    follow("prefill", "hit", uses.prefill_hits);
+    follow("prefill", "miss", uses.prefill_misses);
+  }
 }
 
 void EngineProbe::on(Update) {

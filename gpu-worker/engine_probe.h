@@ -13,6 +13,7 @@
 #include "services/actor/actor.h"
 #include "services/obs/counter_followers.h"
 #include "services/obs/metrics.h"
+#include "services/shm/usage_board.h"
 
 namespace strata::gpu_worker {
 
@@ -20,6 +21,7 @@ struct EngineProbeSources {  // all outlive the probe
   const LoopCounters* loop = nullptr;
   const DispatchCounters* dispatch = nullptr;
   const ResidentTable* residents = nullptr;
+  const shm::UsageBoard* usage = nullptr;
 };
 
 class EngineProbe final : public actor::Actor {
@@ -33,6 +35,7 @@ class EngineProbe final : public actor::Actor {
   void on(Update);
 
  private:
+  void follow_layers(obs::Metrics& metrics);
   void carry_chunks();
 
   EngineProbeSources sources_;

@@ -13,9 +13,11 @@ class EngineProbeTest : public testing::Test {
   EngineProbeTest() {
     plan_.slots = 4;
     plan_.items = {{"kv", 100, "", ""}, {"arena", 256, "", ""}};
-    probe_ = std::make_shared<EngineProbe>(
-        world_.make_executor(), metrics_, plan_, 1.5,
-        EngineProbeSources{.loop = &loop_, .dispatch = &dispatch_, .residents = &device_.residents()});
+    probe_ = std::make_shared<EngineProbe>(world_.make_executor(), metrics_, plan_, 1.5,
+                                           EngineProbeSources{.loop = &loop_,
+                                                              .dispatch = &dispatch_,
+                                                              .residents = &device_.residents(),
+                                                              .usage = &device_.usage()});
     actor::tell(probe_, EngineProbe::Update{});
     world_.deliver_all();
   }
@@ -46,6 +48,18 @@ TEST_F(EngineProbeTest, EveryLabelValueIsThereBeforeAnythingHappens) {
   expect_line("strata_host_bytes{use=\"conv\"} 0");
   expect_line("strata_model_load_seconds 1.5");
   expect_line("strata_prefill_chunk_tokens_count 0");
+}
+
+TEST_F(EngineProbeTest, CountsHitsAndMissesOfEachLayer) {
+  const std::string name = "strata_expert_layer_uses_total";
+  expect_line(name + "{layer=\"0\",phase=\"prefill\",result=\"hit\"} 0");
+  device_.usage().layer(0).decode_hits = 7;
+  device_.usage().layer(0).prefill_misses = 5;
+  actor::tell(probe_, EngineProbe::Update{});
+  world_.deliver_all();
+  expect_line(name + "{layer=\"0\",phase=\"decode\",result=\"hit\"} 7");
+  expect_line(name + "{layer=\"0\",phase=\"decode\",result=\"miss\"} 0");
+  expect_line(name + "{layer=\"0\",phase=\"prefill\",result=\"miss\"} 5");
 }
 
 TEST_F(EngineProbeTest, FollowsTheCountersOfTheLoop) {

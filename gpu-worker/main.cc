@@ -204,7 +204,8 @@ Status run(const rpc::ProcessContext& context) {
   auto probe = std::make_shared<EngineProbe>(actors.make_executor(), *metrics, plan, load_seconds,
                                              EngineProbeSources{.loop = &loop.counters(),
                                                                 .dispatch = &device->dispatch_counters(),
-                                                                .residents = &device->residents()});
+                                                                .residents = &device->residents(),
+                                                                .usage = &device->usage()});
   actor::tell(probe, EngineProbe::Update{});
   server->set_serving(true);
   obs::info("main", "{} on the {} device with {} kernels, window loop {}, ready after {:.2f} s",

@@ -16,7 +16,8 @@ ResidentTable::ResidentTable(ResidentTableOptions options)
       slot_bytes_(options.slot_bytes),
       experts_per_layer_(std::move(options.experts_per_layer)),
       checksum_(std::move(options.checksum)),
-      entries_(table_.header().slots) {
+      entries_(table_.header().slots),
+      changes_(kChangesKept) {
   for (uint32_t count : experts_per_layer_) experts_max_ = std::max(experts_max_, count);
   if (checksum_) landed_checksums_.resize(entries_.size());
   places_.assign(experts_per_layer_.size() * experts_max_, kNowhere);
@@ -138,6 +139,10 @@ Status ResidentTable::check_records(std::span<const uint32_t> slots, std::span<c
 }
 
 void ResidentTable::set(uint32_t slot, SlotEntry entry) {
+  for (const SlotEntry& each : {entries_[slot], entry}) {
+    if (each.state == SlotState::kResident)
+      changes_[change_count_++ % kChangesKept] = {each.layer, each.expert};
+  }
   entries_[slot] = entry;
   table_.set_slot(slot, entry);
 }

@@ -68,6 +68,21 @@ class ResidentTable final : public ResidentExperts {
   const std::byte* record(uint32_t layer, uint32_t expert) const override;
   std::optional<uint32_t> resident_slot(uint32_t layer, uint32_t expert) const;
 
+  // Which experts came or went, for a device that keeps a copy of the answers: with exchanges at every
+  // window, making such a copy anew each time would cost the window more than the exchanges do. `seen`: how
+  // many changes the caller knows. False, and nothing is visited: more than kChangesKept are new to it.
+  static constexpr uint32_t kChangesKept = 4096;
+  uint64_t change_count() const { return change_count_; }
+  template <class Visit>  // visit(layer, expert)
+  bool visit_changes(uint64_t seen, Visit visit) const {
+    if (change_count_ - seen > kChangesKept) return false;
+    for (uint64_t change = seen; change < change_count_; ++change) {
+      const ExpertAt& at = changes_[change % kChangesKept];
+      visit(at.layer, at.expert);
+    }
+    return true;
+  }
+
   // Any thread.
   uint32_t slot_count() const { return static_cast<uint32_t>(entries_.size()); }
   std::byte* slots() const { return slots_; }
@@ -76,6 +91,10 @@ class ResidentTable final : public ResidentExperts {
   const shm::Segment& segment() const { return table_.segment(); }
 
  private:
+  struct ExpertAt {
+    uint32_t layer = 0;
+    uint32_t expert = 0;
+  };
   static constexpr uint32_t kNowhere = UINT32_MAX;
 
   Status check_attachment(uint64_t epoch) const;
@@ -104,6 +123,8 @@ class ResidentTable final : public ResidentExperts {
   // computes with.
   std::vector<shm::SlotEntry> entries_;  // (slots)
   std::vector<uint32_t> places_;         // (layers, experts_max)
+  std::vector<ExpertAt> changes_;        // a ring, the next one at change_count_ % kChangesKept
+  uint64_t change_count_ = 0;
   uint64_t attachments_ = 0;
   uint64_t attachment_ = 0;  // the present one's epoch; 0: none
   std::atomic<uint32_t> used_{0};

@@ -229,6 +229,31 @@ TEST_F(ResidentTableTest, KeepsItsInvariantsUnderRandomRequests) {
   }
 }
 
+TEST_F(ResidentTableTest, SaysWhichExpertsCameAndWent) {
+  using Changes = std::vector<std::pair<uint32_t, uint32_t>>;
+  const auto changes_since = [&](uint64_t seen) {
+    Changes changes;
+    EXPECT_TRUE(table_.visit_changes(
+        seen, [&](uint32_t layer, uint32_t expert) { changes.emplace_back(layer, expert); }));
+    return changes;
+  };
+  EXPECT_EQ(table_.change_count(), 0u);
+  fill(0, 0, 3);
+  EXPECT_EQ(changes_since(0), (Changes{{0, 3}})) << "it came with the landing";
+  const uint64_t seen = table_.change_count();
+  retire({{0, 1, 4}});
+  EXPECT_EQ(changes_since(seen), (Changes{{0, 3}})) << "the victim went";
+  ASSERT_TRUE(abandon({0}).ok());
+  EXPECT_EQ(changes_since(seen).size(), 1u) << "who was never there cannot go";
+  while (table_.change_count() - seen <= ResidentTable::kChangesKept) {
+    fill(1, 1, 2);
+    retire({{1, 0, 0}});
+    ASSERT_TRUE(abandon({1}).ok());
+  }
+  EXPECT_FALSE(table_.visit_changes(seen, [](uint32_t, uint32_t) { FAIL(); })) << "too long ago";
+  EXPECT_EQ(changes_since(table_.change_count()), Changes{});
+}
+
 // A table that checks records, by a checksum that a test can compute in its head: the first byte.
 class VerifiedTableTest : public testing::Test {
  protected:

@@ -445,16 +445,19 @@ Status CudaDevice::Impl::at_boundary() {
   }
   // Nobody is there to take a share, or it is not the copies that the window waits for.
   if (shape.streams_experts && boards->answers_here()) shape.uses_boards = false;
-  bool changed = places.update(*residents);
-  if (shape.streams_experts)
-    changed |= places.leave_to_boards(shape.uses_boards ? cpu_share.of(shape.rows) : 0.0, usage);
-  if (changed) {
-    const std::size_t bytes = places.with_boards().size() * sizeof(uint32_t);
-    // From pageable memory: the copies have read their source when the calls return.
-    TRY_CUDA(cudaMemcpyAsync(places_with_boards, places.with_boards().data(), bytes, cudaMemcpyHostToDevice,
-                             stream));
-    TRY_CUDA(cudaMemcpyAsync(places_with_copies, places.with_copies().data(), bytes, cudaMemcpyHostToDevice,
-                             stream));
+  const auto begin = std::chrono::steady_clock::now();
+  // From pageable memory: the copies have read their source when the calls return.
+  const auto copy_table = [&](uint32_t* to, const std::vector<uint32_t>& table) {
+    return cudaMemcpyAsync(to, table.data(), table.size() * sizeof(uint32_t), cudaMemcpyHostToDevice, stream);
+  };
+  if (places.update(*residents)) {
+    TRY_CUDA(copy_table(places_with_boards, places.with_boards()));
+    stage(stages, Stage::kExchangeWait) +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  if (shape.streams_experts &&
+      places.plan_copies(shape.uses_boards ? cpu_share.of(shape.rows) : 0.0, usage)) {
+    TRY_CUDA(copy_table(places_with_copies, places.with_copies()));
   }
   return {};
 }

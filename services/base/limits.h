@@ -27,7 +27,7 @@ static_assert(kSequencesMax * (1 + kDraftTokensMax) <= kBoardTokensMax, "a full 
 
 inline constexpr uint32_t kExpertWorkersMax = 8;
 inline constexpr uint32_t kExpertThreadsMax = 256;
-inline constexpr uint32_t kExchangesInFlightMax = 32;
+inline constexpr uint32_t kExchangesInFlightMax = 256;
 
 // HTTP and requests.
 inline constexpr std::size_t kRequestBodyBytesMax = std::size_t{64} << 20;

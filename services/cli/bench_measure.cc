@@ -102,8 +102,15 @@ class Bench {
     return {};
   }
 
+  // Exchanges are counted by the cache manager; without one there are none.
+  double exchanges() const {
+    const auto metrics = get_metrics(o_.run_dir, "cache-manager");
+    return metrics ? MetricTotals(*metrics).sum("strata_expert_exchanges_total") : 0;
+  }
+
   Status decode(uint32_t clients) {
     TRY(const auto before, look());
+    const double exchanges_before = exchanges();
     TRY(const auto answers,
         complete_all(o_.url, requests(clients, kShortPrompt, answer_tokens(o_.tokens)), o_.cancelled));
     TRY(const auto after, look());
@@ -124,10 +131,12 @@ class Bench {
     result.pause_ms_median = milliseconds(percentile(pauses, 0.5));
     result.pause_ms_p99 = milliseconds(percentile(pauses, 0.99));
     result.windows = grown.sum("strata_decode_windows_total");
+    result.exchanges = std::max(0.0, exchanges() - exchanges_before);
     if (result.windows > 0) {
       result.window_ms = milliseconds(grown.sum("strata_decode_seconds_total")) / result.windows;
       for (const auto& [phase, seconds] : grown.by("strata_decode_stage_seconds_total", "stage"))
         if (seconds > 0) result.phase_ms.emplace_back(phase, milliseconds(seconds) / result.windows);
+      result.exchange_wait_seconds = grown.by("strata_decode_stage_seconds_total", "stage")["exchange_wait"];
       std::ranges::sort(result.phase_ms, std::greater(), &std::pair<std::string, double>::second);
     }
     std::fprintf(stderr, "decode, %u clients: %.1f tok/s\n", clients, result.tokens_per_second);

@@ -30,6 +30,17 @@ std::string subject_text(const BenchSubject& subject) {
   return out + fmt::format("cluster ready after {:.1f} s\n", subject.start_seconds);
 }
 
+// What exchanges cost the windows: their overlap with decoding is the point of them.
+std::string exchange_text(const DecodeResult& r) {
+  if (r.windows == 0) return "";
+  const double window_seconds = r.windows * r.window_ms * 1e-3;
+  return fmt::format(
+      "{:>7}: {:.0f} exchanges; {:.0f} windows waited {:.6f} s for them in all, {:.4f}% of their time, "
+      "{:.6f} s per 1,000 windows\n",
+      r.clients, r.exchanges, r.windows, r.exchange_wait_seconds,
+      100 * r.exchange_wait_seconds / window_seconds, 1000 * r.exchange_wait_seconds / r.windows);
+}
+
 std::string decode_text(const std::vector<DecodeResult>& results) {
   std::string out = fmt::format("\n{:>7} {:>10} {:>12} {:>12} {:>11} {:>8} {:>11}\n", "clients", "tok/s",
                                 "first token", "median pause", "p99 pause", "hits", "window");
@@ -38,6 +49,7 @@ std::string decode_text(const std::vector<DecodeResult>& results) {
                        r.tokens_per_second, r.first_token_ms, r.pause_ms_median, r.pause_ms_p99,
                        percent(r.hit_rate), r.window_ms);
   }
+  for (const DecodeResult& r : results) out += exchange_text(r);
   for (const DecodeResult& r : results) {
     out += fmt::format("\ndecode window of {} client{}, ms by phase\n", r.clients, r.clients == 1 ? "" : "s");
     for (const auto& [phase, ms] : r.phase_ms) out += fmt::format("  {:<14} {:>8.3f}\n", phase, ms);
@@ -80,6 +92,8 @@ json::array decode_json(const std::vector<DecodeResult>& results) {
                      {"hit_rate", optional_json(r.hit_rate)},
                      {"windows", r.windows},
                      {"window_ms", r.window_ms},
+                     {"exchanges", r.exchanges},
+                     {"exchange_wait_seconds", r.exchange_wait_seconds},
                      {"phase_ms", std::move(phases)}});
   }
   return out;

@@ -38,6 +38,8 @@ struct DecodeResult {
   double pause_ms_median = 0, pause_ms_p99 = 0;
   std::optional<double> hit_rate;
   double windows = 0, window_ms = 0;
+  double exchanges = 0;              // experts that landed meanwhile
+  double exchange_wait_seconds = 0;  // of all windows together, for exchanges at their boundaries
   std::vector<std::pair<std::string, double>> phase_ms;  // per window, largest first
 };
 

@@ -35,12 +35,27 @@ BenchReport report() {
                          .hit_rate = 0.625,
                          .windows = 200,
                          .window_ms = 8,
+                         .exchanges = 37,
+                         .exchange_wait_seconds = 0.0008,
                          .phase_ms = {{"mixers", 3.0}, {"head", 1.0}}});
   made.prefill.push_back(
       {.tokens = 512, .tokens_per_second = 999, .first_token_ms = 512, .hit_rate = std::nullopt});
   made.prefill_left_out = {30000};
   made.host_bytes = {{"kv", 1e6}};
   return made;
+}
+
+TEST(BenchReport, SaysWhatExchangesCostTheWindows) {
+  EXPECT_THAT(
+      bench_text(report()),
+      HasSubstr("2: 37 exchanges; 200 windows waited 0.000800 s for them in all, 0.0500% of their time, "
+                "0.004000 s per 1,000 windows\n"));
+  const json::value parsed = json::parse(bench_json(report()));
+  EXPECT_EQ(parsed.at("decode").at(0).at("exchanges").to_number<int>(), 37);
+  EXPECT_EQ(parsed.at("decode").at(0).at("exchange_wait_seconds").as_double(), 0.0008);
+  BenchReport nothing_ran = report();
+  nothing_ran.decode[0].windows = 0;
+  EXPECT_THAT(bench_text(nothing_ran), Not(HasSubstr("exchanges;")));
 }
 
 TEST(BenchReport, BothFormsSayThatItIsSynthetic) {

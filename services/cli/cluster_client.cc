@@ -10,12 +10,13 @@ namespace {
 // One call on a channel of its own.
 template <class Service, class Response, class Request>
 Result<Response> ask(const std::string& run_dir, const std::string& process,
-                     grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
+                     grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                     const Request& request = {}) {
   auto stub = Service::NewStub(rpc::connect(run_dir, process));
   grpc::ClientContext context;
   rpc::set_deadline(context, kQuestionTimeout);
   Response response;
-  grpc::Status status = (stub.get()->*method)(&context, Request(), &response);
+  grpc::Status status = (stub.get()->*method)(&context, request, &response);
   if (!status.ok()) return tl::unexpected(rpc::from_grpc(status));
   return response;
 }
@@ -53,6 +54,11 @@ Result<v1::GetEngineResponse> get_engine(const std::string& run_dir) {
 
 Result<v1::GetResidencyResponse> get_residency(const std::string& run_dir) {
   return ask<v1::Cache>(run_dir, "cache-manager", &v1::Cache::Stub::GetResidency);
+}
+
+Result<v1::GetResidencyResponse> change_residency(const std::string& run_dir,
+                                                  const v1::ChangeResidencyRequest& request) {
+  return ask<v1::Cache>(run_dir, "cache-manager", &v1::Cache::Stub::ChangeResidency, request);
 }
 
 Result<v1::GetUsageResponse> get_usage(const std::string& run_dir) {

@@ -24,6 +24,8 @@ Result<v1::GetStatusResponse> get_process(const std::string& run_dir, const std:
 Result<v1::GetMetricsResponse> get_metrics(const std::string& run_dir, const std::string& process);
 Result<v1::GetEngineResponse> get_engine(const std::string& run_dir);
 Result<v1::GetResidencyResponse> get_residency(const std::string& run_dir);
+Result<v1::GetResidencyResponse> change_residency(const std::string& run_dir,
+                                                  const v1::ChangeResidencyRequest& request);
 Result<v1::GetUsageResponse> get_usage(const std::string& run_dir);
 
 // The URL to talk to: `url` if given, else that of the cluster in run_dir.

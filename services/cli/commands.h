@@ -80,6 +80,27 @@ struct ProfileShowOptions {
 };
 int run_profile_show(const ProfileShowOptions& options);
 
+struct ResidencyShowOptions {
+  std::string run_dir;
+  bool json = false;
+  double seconds = 0;  // hits and exchanges of so long from now on; 0: since the processes started
+};
+int run_residency_show(const ResidencyShowOptions& options);
+
+// What is not given stays as it is.
+struct ResidencyChangeOptions {
+  std::string run_dir;
+  bool json = false;
+  std::vector<std::string> pin, unpin;  // LAYER:EXPERT
+  bool unpin_all = false;
+  std::string quotas;  // "12,16,..." or "auto"
+  std::string policy;  // the values of the settings experts.*
+  std::string exchanges_per_window;
+  std::string copy_budget;
+  std::string exchanges_in_flight;
+};
+int run_residency_change(const ResidencyChangeOptions& options);
+
 struct BenchOptions {
   config::LoadOptions load;  // no path: all settings have their defaults
   std::string synthetic;  // a made-up model (services/synthetic/model_spec.h) instead of the configured one

@@ -48,6 +48,7 @@ class Commands {
     add_inspect(app);
     add_config(app);
     add_profile(app);
+    add_residency(app);
     add_bench(app);
     auto* shown = app.add_subcommand("version", "Print version and commit");
     shown->callback([this] { exit_code = run_version(); });
@@ -170,6 +171,60 @@ class Commands {
     show->callback([this] { exit_code = run_profile_show(show_); });
   }
 
+  CLI::App* add_residency_change(CLI::App& residency, const std::string& name, const std::string& help) {
+    auto* command = residency.add_subcommand(name, help);
+    add_run_dir(*command, residency_change_.run_dir);
+    command->add_flag("--json", residency_change_.json, "Print what is now as one JSON object");
+    command->callback([this] { exit_code = run_residency_change(residency_change_); });
+    return command;
+  }
+
+  void add_residency(CLI::App& app) {
+    auto* command =
+        app.add_subcommand("residency", "Show which experts are resident, and change it while it runs");
+    command->require_subcommand(1);
+    command->footer(
+        "Changes count at once and survive a restart of the gpu-worker; when the cache manager restarts, "
+        "the\n"
+        "configuration counts again (strata config show).\n"
+        "Examples:\n"
+        "  strata residency show --seconds 5\n"
+        "  strata residency pin 0:17 0:18 3:5\n"
+        "  strata residency policy lru\n"
+        "  strata residency rate --per-window 25% --copy-budget 2GiB");
+    auto* show =
+        command->add_subcommand("show", "Quota, residents, pins, hit rate and exchanges of each layer");
+    add_run_dir(*show, residency_show_.run_dir);
+    show->add_flag("--json", residency_show_.json, "One JSON object for programs");
+    show->add_option("--seconds", residency_show_.seconds,
+                     "Hits and exchanges of so long from now on; 0: since the processes started")
+        ->check(CLI::Range(0.0, 3600.0))
+        ->capture_default_str();
+    show->callback([this] { exit_code = run_residency_show(residency_show_); });
+
+    auto* pin = add_residency_change(*command, "pin", "Keep experts resident, fetching them at once");
+    pin->add_option("experts", residency_change_.pin, "LAYER:EXPERT, several")->required();
+    auto* unpin = add_residency_change(*command, "unpin", "Leave pinned experts to the policy again");
+    auto* unpinned = unpin->add_option("experts", residency_change_.unpin, "LAYER:EXPERT, several");
+    unpin->add_flag("--all", residency_change_.unpin_all, "All pinned experts")->excludes(unpinned);
+    auto* policy =
+        add_residency_change(*command, "policy", "Another policy; what is resident stays at first");
+    policy->add_option("name", residency_change_.policy, "As experts.policy")->required();
+    auto* quotas = add_residency_change(*command, "quotas", "Divide the slots between the layers");
+    quotas
+        ->add_option("slots", residency_change_.quotas,
+                     "Slots of each layer, comma-separated, summing to all; auto: as the policy likes")
+        ->required();
+    auto* rate = add_residency_change(*command, "rate", "How fast exchanges may be made");
+    rate->require_option(1, 0);
+    rate->add_option("--per-window", residency_change_.exchanges_per_window,
+                     "As experts.exchanges_per_window: a number, a percentage of the layers, or auto");
+    rate->add_option("--copy-budget", residency_change_.copy_budget,
+                     "As experts.copy_budget: bytes per second, e.g. 2GiB, or auto");
+    rate->add_option("--in-flight", residency_change_.exchanges_in_flight,
+                     "As experts.exchanges_in_flight: a number (0: none), or auto");
+  }
+
   void add_bench(CLI::App& app) {
     auto* command = app.add_subcommand(
         "bench", "Measure decoding and prefill of a model, or of one of its size with made-up weights");
@@ -235,6 +290,8 @@ class Commands {
   bool config_comments_ = true;
   ProfileRecordOptions record_;
   ProfileShowOptions show_;
+  ResidencyShowOptions residency_show_;
+  ResidencyChangeOptions residency_change_;
   BenchOptions bench_;
 };
 

@@ -209,7 +209,7 @@ std::string_view unit_name(Unit unit) {
 std::string_view applies_name(Applies applies) {
   switch (applies) {
     case Applies::kLive:
-      return "live";
+      return "live (strata residency), or restart of the cache manager";
     case Applies::kRestartGateway:
       return "restart of the gateway";
     case Applies::kRestartGpuWorker:

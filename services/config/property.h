@@ -15,7 +15,7 @@ namespace strata::config {
 
 enum class Unit { kNone, kCount, kBytes, kTokens, kExperts, kThreads, kMilliseconds, kMicroseconds, kRatio };
 enum class Applies {
-  kLive,  // at once
+  kLive,  // at once by `strata residency`; from the file, when the cache manager starts
   kRestartGateway,
   kRestartGpuWorker,
   kRestartExpertWorkers,
@@ -23,7 +23,7 @@ enum class Applies {
   kRestartAll,
 };
 std::string_view unit_name(Unit unit);           // "ms", "tokens", ""
-std::string_view applies_name(Applies applies);  // "live", "restart of the gateway", ...
+std::string_view applies_name(Applies applies);  // "restart of the gateway", ...
 
 struct PropertyMeta {
   Unit unit = Unit::kNone;

@@ -128,29 +128,44 @@ struct Settings : PropertySet {
   Property<Choice> experts_policy{this,
                                   "experts.policy",
                                   "Which experts are resident.",
-                                  {.applies = Applies::kRestartCacheManager, .example = "lfu-decay"},
+                                  {.applies = Applies::kLive, .example = "lfu-decay"},
                                   Choice{"lfu-decay"},
-                                  {.choices = {"lfu-decay", "lru", "static"}}};
+                                  {.choices = {"lfu", "lfu-decay", "lru", "static", "topic"}}};
   Property<Path> experts_profile{
       this,
       "experts.profile",
       "Routing profile that fills the arena at start; empty: none.",
       {.applies = Applies::kRestartCacheManager, .example = "models/strata-demo.profile"},
       Path()};
-  Property<uint32_t> experts_exchanges_in_flight{
+  Property<Amount> experts_exchanges_per_window{
+      this,
+      "experts.exchanges_per_window",
+      "Exchanges that may begin per window: a number, or a percentage of the layers; auto: 50%, which is one "
+      "per two layers. Filling free slots and pinned experts wait for nothing.",
+      {.applies = Applies::kLive, .example = "25%"},
+      Amount::automatic()};
+  Property<Size> experts_copy_budget{
+      this,
+      "experts.copy_budget",
+      "Bytes per second that exchanges may copy into the arena; auto: no bound of its own.",
+      {.unit = Unit::kBytes, .applies = Applies::kLive, .example = "2GiB"},
+      Size::automatic()};
+  Property<Count> experts_exchanges_in_flight{
       this,
       "experts.exchanges_in_flight",
-      "Experts being copied into the arena at the same time; 0: residency stays as it is.",
-      {.unit = Unit::kExperts, .applies = Applies::kRestartCacheManager, .example = "4"},
-      4,
-      {.min = 0, .max = kExchangesInFlightMax}};
+      "Experts between retirement and landing at the same time; 0: residency stays as it is; auto: what "
+      "three "
+      "windows may begin, at least 4.",
+      {.unit = Unit::kExperts, .applies = Applies::kLive, .example = "4"},
+      Count::automatic(),
+      {.min = Count(0), .max = Count(kExchangesInFlightMax)}};
   Property<uint32_t> experts_exchange_interval_ms{
       this,
       "experts.exchange_interval_ms",
-      "Pause between two looks at the usage.",
+      "Least pause between two looks at the usage; 0: a look after each window.",
       {.unit = Unit::kMilliseconds, .applies = Applies::kRestartCacheManager, .example = "50"},
-      50,
-      {.min = 1, .max = 60000}};
+      0,
+      {.min = 0, .max = 60000}};
   Property<Choice> experts_verify_records{
       this,
       "experts.verify_records",

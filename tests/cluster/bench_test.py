@@ -48,6 +48,8 @@ class Bench(unittest.TestCase):
             self.assertLessEqual(sum(row["phase_ms"].values()), row["window_ms"] * 1.2)
             self.assertIn("mixers", row["phase_ms"])
             self.assertTrue(0 <= row["hit_rate"] <= 1, row)
+            self.assertTrue(0 <= row["exchange_wait_seconds"] < row["windows"] * row["window_ms"] / 1e3, row)
+            self.assertGreaterEqual(row["exchanges"], 0)
         self.assertEqual([row["tokens"] for row in report["prefill"]], [64, 128])
         for row in report["prefill"]:
             self.assertAlmostEqual(row["tokens_per_second"] * row["first_token_ms"] / 1e3, row["tokens"], delta=0.5)
@@ -64,6 +66,7 @@ class Bench(unittest.TestCase):
                          (True, True, "mild"))
         self.assertIn(MODEL, report["synthetic"]["model"])
         self.assertTrue(result.stdout.startswith("SYNTHETIC weights"), result.stdout)
+        self.assertRegex(result.stdout, r"2: \d+ exchanges; \d+ windows waited 0\.\d+ s for them in all")
         self.assertIn("SYNTHETIC", result.stderr)
         self.assertEqual(report["experts_total"], 4 * 64)
         # Half of the experts take nearly all picks: the cache finds them.

@@ -1,0 +1,183 @@
+"""What exchanges cost and bring in a whole cluster, from its own counters.
+
+    tests/load/residency_bench.py wait [--pairs 5] [--tokens 400]    # windows with exchanges and without, by turns
+    tests/load/residency_bench.py switch [--tokens 512]              # hit rate after a change of topic
+    tests/load/residency_bench.py simulator [--policy P]             # hit rate, measured and simulated, of the same traffic
+
+All take --set PATH=VALUE (device.type=cuda, model.path=...) and --json. Not tests: figures belong into docs/performance.md, together
+with the machine they were measured on.
+"""
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cluster"))
+from support import DEMO, ROOT, Cluster, strata, wait_for  # noqa: E402
+
+TOPICS = ["Tell me a story about a fox and a swan.", "Write a python function that reverses a list.", "What does the Bible say about light?",
+          "Add 127 and 348, then multiply by 12.", "What is a harbour, and who works there?"]
+LONG = {"logit_bias": {"8160": -100, "8162": -100}, "temperature": 0.6}  # the demo model's end tokens are forbidden
+GATHERING_S = 0.6  # the gateway reads its processes' metrics a few times a second
+
+
+def run_json(*arguments, timeout=600):
+    result = strata(*arguments, timeout=timeout)
+    if result.returncode != 0:
+        raise SystemExit(f"strata {' '.join(arguments)}: {result.stderr}")
+    return json.loads(result.stdout)
+
+
+def residency(cluster):
+    return run_json("residency", "show", "--json", "--run-dir", cluster.run_dir)
+
+
+def filled(cluster):
+    def look():
+        shown = residency(cluster)
+        return shown["slots_used"] == shown["slots"] and shown["exchanges_in_flight"] == 0
+    wait_for(look, 60, "the arena is filled")
+
+
+def decode_counts(cluster):
+    shown = residency(cluster)
+    return shown["decode"]["hits"], shown["decode"]["hits"] + shown["decode"]["misses"]
+
+
+# --- wait
+
+def decode_seconds(cluster):
+    time.sleep(GATHERING_S)
+    values = cluster.metrics()
+
+    def total(name, **labels):
+        return sum(value for (found, pairs), value in values.items() if found == name and set(labels.items()) <= pairs)
+    return {"windows": total("strata_decode_windows_total"), "seconds": total("strata_decode_seconds_total"),
+            "wait": total("strata_decode_stage_seconds_total", stage="exchange_wait"), "exchanges": total("strata_expert_exchanges_total"),
+            "hits": total("strata_expert_uses_total", served_by="vram"), "uses": total("strata_expert_uses_total")}
+
+
+def one_measurement(cluster, tokens, seed):
+    before = decode_seconds(cluster)
+    for number, topic in enumerate(TOPICS):
+        cluster.text(topic, max_tokens=tokens, seed=seed * len(TOPICS) + number, **LONG)
+    after = decode_seconds(cluster)
+    grown = {name: after[name] - before[name] for name in after}
+    return {"window_ms": grown["seconds"] / grown["windows"] * 1e3, "windows": grown["windows"], "exchanges": grown["exchanges"],
+            "exchange_wait_seconds": grown["wait"], "exchange_wait_share": grown["wait"] / grown["seconds"],
+            "hit_rate": grown["hits"] / grown["uses"]}
+
+
+def measure_wait(arguments):
+    """One cluster, the rate changed live: the same process, memory and clock for both sides of a pair; orders take turns."""
+    results = {"on": [], "off": []}
+    with Cluster(arguments.settings) as cluster:
+        filled(cluster)
+        one_measurement(cluster, arguments.tokens, 0)
+        for pair in range(arguments.pairs):
+            for side in ("on", "off") if pair % 2 == 0 else ("off", "on"):
+                rate = "auto" if side == "on" else "0"
+                run_json("residency", "rate", "--per-window", rate, "--json", "--run-dir", cluster.run_dir)
+                results[side].append(one_measurement(cluster, arguments.tokens, pair + 1))
+    ratios = [on["window_ms"] / off["window_ms"] for on, off in zip(results["on"], results["off"])]
+    windows = sum(each["windows"] for each in results["on"])
+    wait = sum(each["exchange_wait_seconds"] for each in results["on"])
+    return {**results, "ratios": ratios, "ratio_median": statistics.median(ratios), "exchange_wait_seconds_per_1000_windows": wait / windows * 1e3,
+            "exchange_wait_share": statistics.mean(each["exchange_wait_share"] for each in results["on"]),
+            "exchanges_per_window": sum(each["exchanges"] for each in results["on"]) / windows}
+
+
+def print_wait(result):
+    print(f"{'pair':>4} {'on, ms':>8} {'off, ms':>8} {'ratio':>7} {'hits on':>8} {'off':>7} {'exchanges':>10} {'waited':>9}")
+    for number, (on, off) in enumerate(zip(result["on"], result["off"])):
+        print(f"{number + 1:>4} {on['window_ms']:>8.3f} {off['window_ms']:>8.3f} {on['window_ms'] / off['window_ms']:>7.3f} {on['hit_rate']:>8.3f} "
+              f"{off['hit_rate']:>7.3f} {on['exchanges']:>10.0f} {on['exchange_wait_share']:>8.4%}")
+    print(f"median ratio {result['ratio_median']:.3f}; with {result['exchanges_per_window']:.2f} exchanges per window, windows waited "
+          f"{result['exchange_wait_seconds_per_1000_windows']:.6f} s per 1,000 of them, {result['exchange_wait_share']:.4%} of their time")
+
+
+# --- switch
+
+def measure_switch(arguments):
+    """The hit rate of the tokens 0-64, 64-128 and the second half after a switch, by answers of these lengths: each is the same, seeded."""
+    rows = []
+    lengths = (65, 129, arguments.tokens // 2, arguments.tokens)
+    with Cluster(arguments.settings) as cluster:
+        filled(cluster)
+        for old, new in zip(TOPICS, TOPICS[1:] + TOPICS[:1]):
+            counts = [(0, 0)]
+            for length in lengths:
+                cluster.text(old, max_tokens=arguments.tokens, seed=1, **LONG)
+                before = decode_counts(cluster)
+                cluster.text(new, max_tokens=length, seed=2, **LONG)
+                after = decode_counts(cluster)
+                counts.append((after[0] - before[0], after[1] - before[1]))
+
+            def rate(first, last):
+                return (counts[last][0] - counts[first][0]) / (counts[last][1] - counts[first][1])
+            row = {"from": old, "to": new, "first_64": rate(0, 1), "64_to_128": rate(1, 2), "steady": rate(3, 4)}
+            rows.append({**row, "recovered": row["64_to_128"] / row["steady"]})
+    return {"switches": rows, "recovered_least": min(row["recovered"] for row in rows)}
+
+
+def print_switch(result):
+    print(f"{'first 64':>9} {'64-128':>8} {'steady':>8} {'recovered':>10}  to")
+    for row in result["switches"]:
+        print(f"{row['first_64']:>9.3f} {row['64_to_128']:>8.3f} {row['steady']:>8.3f} {row['recovered']:>10.1%}  {row['to']}")
+    print(f"least recovered within 64 tokens: {result['recovered_least']:.1%} of the steady rate")
+
+
+# --- simulator
+
+def measure_simulator(arguments):
+    """Records the traffic while it is measured, and replays it through the same policy from the same profile."""
+    profile = arguments.settings.get("experts.profile", os.path.join(ROOT, "models", "strata-demo.profile"))
+    settings = {"experts.slots": "25%", "experts.policy": arguments.policy, "experts.profile": profile, **arguments.settings}
+    with tempfile.TemporaryDirectory(prefix="strata-test-") as folder, Cluster(settings) as cluster:
+        filled(cluster)
+        prompts, trace = os.path.join(folder, "prompts"), os.path.join(folder, "trace.bin")
+        with open(prompts, "w") as file:
+            file.write("\n".join(TOPICS * arguments.pairs) + "\n")
+        before = decode_counts(cluster)
+        recorded = strata("profile", "record", "--run-dir", cluster.run_dir, "--prompts", prompts, "--trace", trace, "--max-tokens",
+                          str(arguments.tokens), timeout=1200)
+        if recorded.returncode != 0:
+            raise SystemExit(recorded.stderr)
+        after = decode_counts(cluster)
+        simulated = run_json("simulate", "--traces", trace, "--continuous", "--profile", profile, "--policies", arguments.policy, "--budgets",
+                             settings["experts.slots"], "--landing-windows", str(arguments.landing_windows), "--json")
+    measured = (after[0] - before[0]) / (after[1] - before[1])
+    return {"policy": arguments.policy, "uses": after[1] - before[1], "measured": measured, "simulated": simulated[0]["hit_rate"],
+            "difference_points": 100 * (measured - simulated[0]["hit_rate"])}
+
+
+def print_simulator(result):
+    print(f"{result['policy']}: measured {result['measured']:.4f} over {result['uses']} uses, simulated {result['simulated']:.4f}: "
+          f"{result['difference_points']:+.2f} points")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("wait", "switch", "simulator"))
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements; for simulator: rounds over the prompts (default: 5)")
+    parser.add_argument("--tokens", type=int, default=400, help="of each answer (default: 400)")
+    parser.add_argument("--policy", default="lfu-decay", help="for simulator (default: lfu-decay)")
+    parser.add_argument("--landing-windows", type=int, default=1, help="for simulator: windows from a copy's begin to its landing (default: 1)")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", dest="settings", help=f"over {os.path.basename(DEMO)}")
+    parser.add_argument("--json", action="store_true", help="one JSON object for programs")
+    arguments = parser.parse_args()
+    arguments.settings = dict(setting.split("=", 1) for setting in arguments.settings)
+    measure, show = {"wait": (measure_wait, print_wait), "switch": (measure_switch, print_switch),
+                     "simulator": (measure_simulator, print_simulator)}[arguments.what]
+    result = measure(arguments)
+    if arguments.json:
+        print(json.dumps(result))
+    else:
+        show(result)
+
+
+if __name__ == "__main__":
+    main()
