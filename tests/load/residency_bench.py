@@ -1,7 +1,7 @@
 """What exchanges cost and bring in a whole cluster, from its own counters.
 
     tests/load/residency_bench.py wait [--pairs 5] [--tokens 400]    # windows with exchanges and without, by turns
-    tests/load/residency_bench.py switch [--tokens 512]              # hit rate after a change of topic
+    tests/load/residency_bench.py switch [--pairs 5] [--tokens 512]  # hit rate after a change of topic
     tests/load/residency_bench.py simulator [--policy P]             # hit rate, measured and simulated, of the same traffic
 
 All take --set PATH=VALUE (device.type=cuda, model.path=...) and --json. Not tests: figures belong into docs/performance.md, together
@@ -102,23 +102,26 @@ def print_wait(result):
 # --- switch
 
 def measure_switch(arguments):
-    """The hit rate of the tokens 0-64, 64-128 and the second half after a switch, by answers of these lengths: each is the same, seeded."""
+    """The hit rate of the tokens 0-64, 64-128 and the second half after a switch, from answers of these lengths. No two begin with quite
+    the same residency, so each length is measured --pairs times and the uses are added up."""
     rows = []
     lengths = (65, 129, arguments.tokens // 2, arguments.tokens)
     with Cluster(arguments.settings) as cluster:
         filled(cluster)
         for old, new in zip(TOPICS, TOPICS[1:] + TOPICS[:1]):
-            counts = [(0, 0)]
-            for length in lengths:
-                cluster.text(old, max_tokens=arguments.tokens, seed=1, **LONG)
-                before = decode_counts(cluster)
-                cluster.text(new, max_tokens=length, seed=2, **LONG)
-                after = decode_counts(cluster)
-                counts.append((after[0] - before[0], after[1] - before[1]))
+            hits, uses = dict.fromkeys((0, *lengths), 0), dict.fromkeys((0, *lengths), 0)
+            for _ in range(arguments.pairs):
+                for length in lengths:
+                    cluster.text(old, max_tokens=arguments.tokens, seed=1, **LONG)
+                    before = decode_counts(cluster)
+                    cluster.text(new, max_tokens=length, seed=2, **LONG)
+                    after = decode_counts(cluster)
+                    hits[length] += after[0] - before[0]
+                    uses[length] += after[1] - before[1]
 
-            def rate(first, last):
-                return (counts[last][0] - counts[first][0]) / (counts[last][1] - counts[first][1])
-            row = {"from": old, "to": new, "first_64": rate(0, 1), "64_to_128": rate(1, 2), "steady": rate(3, 4)}
+            def rate(first, last, hits=hits, uses=uses):
+                return (hits[last] - hits[first]) / (uses[last] - uses[first])
+            row = {"from": old, "to": new, "first_64": rate(0, 65), "64_to_128": rate(65, 129), "steady": rate(*lengths[2:])}
             rows.append({**row, "recovered": row["64_to_128"] / row["steady"]})
     return {"switches": rows, "recovered_least": min(row["recovered"] for row in rows)}
 
@@ -162,7 +165,7 @@ def print_simulator(result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("wait", "switch", "simulator"))
-    parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements; for simulator: rounds over the prompts (default: 5)")
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements; for switch: repetitions; for simulator: rounds over the prompts (default: 5)")
     parser.add_argument("--tokens", type=int, default=400, help="of each answer (default: 400)")
     parser.add_argument("--policy", default="lfu-decay", help="for simulator (default: lfu-decay)")
     parser.add_argument("--landing-windows", type=int, default=1, help="for simulator: windows from a copy's begin to its landing (default: 1)")
