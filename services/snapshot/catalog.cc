@@ -72,8 +72,12 @@ CatalogEntry& Catalog::insert(EntryToInsert insertion) {
   entry.tail_checksum = insertion.tail_checksum;
   entry.own_bytes = insertion.own_bytes;
   entry.pages.reserve(insertion.pages.size());
-  for (std::size_t i = 0; i < insertion.pages.size(); ++i)
+  entry.page_ends.reserve(insertion.pages.size());
+  uint64_t page_end = 0;
+  for (std::size_t i = 0; i < insertion.pages.size(); ++i) {
     entry.pages.push_back(&refer(insertion.pages[i], words.subspan(i * page_tokens_, page_tokens_)));
+    entry.page_ends.push_back(page_end += entry.pages.back()->bytes);
+  }
   const auto tail = words.subspan(entry.pages.size() * page_tokens_);
   entry.tail.assign(tail.begin(), tail.end());
   bytes_ += entry.own_bytes;
@@ -266,11 +270,12 @@ void Catalog::leave_history(CatalogEntry& entry) {
 // --- values
 
 uint64_t Catalog::freed_bytes(const CatalogEntry& entry) const {
-  uint64_t bytes = entry.own_bytes;
-  // Whoever refers to a page refers to those before it, too: behind the first shared one, all are.
-  for (auto page = entry.pages.rbegin(); page != entry.pages.rend() && (*page)->references == 1; ++page)
-    bytes += (*page)->bytes;
-  return bytes;
+  // Whoever refers to a page refers to those before it, too: its own pages are the last ones.
+  const auto first_own = std::partition_point(entry.pages.begin(), entry.pages.end(),
+                                              [](const CatalogPage* page) { return page->references > 1; });
+  const auto shared = static_cast<std::size_t>(first_own - entry.pages.begin());
+  const uint64_t all = entry.page_ends.empty() ? 0 : entry.page_ends.back();
+  return entry.own_bytes + all - (shared > 0 ? entry.page_ends[shared - 1] : 0);
 }
 
 bool Catalog::diverged(const CatalogEntry& entry) const {
@@ -355,8 +360,7 @@ double Catalog::value_of_new(SnapshotKind kind, double cost_seconds, uint64_t ow
 // --- reading
 
 SnapshotInfo Catalog::info(const CatalogEntry& entry, Tier tier) const {
-  uint64_t page_bytes = 0;
-  for (const CatalogPage* page : entry.pages) page_bytes += page->bytes;
+  const uint64_t page_bytes = entry.page_ends.empty() ? 0 : entry.page_ends.back();
   const uint64_t own = freed_bytes(entry);
   return {.id = entry.id,
           .name_space = entry.name_space,
@@ -414,8 +418,8 @@ Manifest Catalog::manifest(const CatalogEntry& entry, const StoreSeed& seed) con
 }
 
 uint64_t Catalog::metadata_of(const CatalogEntry& entry) const {
-  return sizeof entry + std::span(entry.pages).size_bytes() + std::span(entry.tail).size_bytes() +
-         std::span(entry.part_checksums).size_bytes();
+  return sizeof entry + std::span(entry.pages).size_bytes() + std::span(entry.page_ends).size_bytes() +
+         std::span(entry.tail).size_bytes() + std::span(entry.part_checksums).size_bytes();
 }
 
 }  // namespace strata::snapshot

@@ -48,6 +48,7 @@ struct CatalogEntry {
   uint64_t tail_checksum = 0;
   uint64_t own_bytes = 0;  // what it takes in this tier besides its pages
   std::vector<CatalogPage*> pages;
+  std::vector<uint64_t> page_ends;  // sum of the pages' bytes up to each, for freed_bytes()
   std::vector<TokenWord> tail;
   CatalogEntry* parent = nullptr;
   std::vector<CatalogEntry*> children;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -44,8 +45,19 @@ Result<RamPool> RamPool::create(const RamPoolOptions& options) {
       shm::Segment::create(options.name, shm::SegmentKind::kSnapshots, kRamPoolLayoutVersion,
                            segment_bytes(budget), shm::SegmentPages::kOnDemand));
   sys::FileDescriptor file(shm_open(options.name.c_str(), O_RDWR, 0));
-  if (!file.valid()) {
+  struct statvfs room{};
+  if (!file.valid() || fstatvfs(file.get(), &room) != 0) {
     return fail(sys::errno_code(errno), "shared memory {}: {}", options.name, std::strerror(errno));
+  }
+  // Said now: later it would look as if snapshots vanished for no reason. No blocks: a file system without a
+  // limit.
+  const uint64_t free_bytes = uint64_t{room.f_bavail} * room.f_frsize;
+  if (room.f_blocks > 0 && budget > free_bytes) {
+    return fail(
+        Code::kResourceExhausted,
+        "a budget of {} bytes for snapshots, /dev/shm has {} free; lower it or enlarge /dev/shm (docker: "
+        "--shm-size)",
+        budget, free_bytes);
   }
   return RamPool(std::move(segment), std::move(file), options);
 }

@@ -44,7 +44,8 @@ struct RamPoolOptions {
 
 class RamPool {
  public:
-  // Errors as Segment::create; kInvalidArgument: a budget whose double no segment can have.
+  // Errors as Segment::create; kInvalidArgument: a budget whose double no segment can have;
+  // kResourceExhausted: more than /dev/shm has free, with both numbers.
   static Result<RamPool> create(const RamPoolOptions& options);
 
   // One extent per size, all or none; zero-filled memory, taken now. Sizes of 0 are a bug. Errors:

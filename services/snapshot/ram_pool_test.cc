@@ -1,6 +1,7 @@
 #include "services/snapshot/ram_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/statvfs.h>
 
 #include <array>
 
@@ -116,6 +117,17 @@ TEST_F(RamPoolTest, IsSharedWithWhoeverAttaches) {
     EXPECT_EQ(outside.error().code(), Code::kOutOfRange);
   }
   EXPECT_FALSE(RamPoolView::attach(segment.name(), segment.bytes(), segment.instance_id() + 1));
+}
+
+TEST_F(RamPoolTest, SaysWhenSharedMemoryIsTooSmallForTheBudget) {
+  struct statvfs room{};
+  ASSERT_EQ(statvfs("/dev/shm", &room), 0);
+  if (room.f_blocks == 0) GTEST_SKIP() << "/dev/shm has no limit here";
+  const uint64_t too_much = (uint64_t{room.f_blocks} + 1) * room.f_frsize;
+  const auto memory = pool(too_much);
+  ASSERT_FALSE(memory);
+  EXPECT_EQ(memory.error().code(), Code::kResourceExhausted);
+  EXPECT_NE(memory.error().message().find("--shm-size"), std::string::npos) << memory.error().message();
 }
 
 TEST_F(RamPoolTest, RefusesAnImpossibleBudget) {
