@@ -115,6 +115,28 @@ struct BenchOptions {
 };
 int run_bench(const BenchOptions& options);
 
+struct SimulateCommandOptions {
+  std::string traces;    // a folder or file of recorded routing, or
+  std::string generate;  // services/simulation/generate.h
+  std::vector<std::string> budgets = {"10%", "25%", "50%"};
+  std::vector<std::string> policies;           // empty: all
+  std::optional<double> exchanges_per_window;  // none: one for every two layers
+  double bytes_per_second = 0;                 // 0: no limit
+  double windows_per_second = 150;
+  uint32_t windows_per_look = 1;
+  uint32_t landing_windows = 0;
+  uint32_t prefill_chunk = 512;
+  uint32_t layers = 0;  // 0: all but the draft layer
+  uint64_t expert_bytes = 27648;
+  double decay_tokens = 32;
+  std::string profile;  // a file; "none"; empty: of the other conversations
+  bool continuous = false;
+  bool each = false;
+  bool json = false;
+  std::string plot;  // an SVG file; empty: none
+};
+int run_simulate(const SimulateCommandOptions& options);
+
 int run_version();
 
 // "strata: what is wrong" on standard error, one line; returns `exit_code`.

@@ -50,6 +50,7 @@ class Commands {
     add_profile(app);
     add_residency(app);
     add_bench(app);
+    add_simulate(app);
     auto* shown = app.add_subcommand("version", "Print version and commit");
     shown->callback([this] { exit_code = run_version(); });
   }
@@ -225,6 +226,85 @@ class Commands {
                      "As experts.exchanges_in_flight: a number (0: none), or auto");
   }
 
+  void add_simulate(CLI::App& app) {
+    auto* command = app.add_subcommand(
+        "simulate", "Replay recorded or generated routing through residency policies, without a model");
+    command->add_option("--traces", simulate_.traces,
+                        "Folder with recorded routing (*.bin, and NAME.json beside it), or one such file");
+    command->add_option(
+        "--generate", simulate_.generate,
+        "Instead of traces: mild, strong, drift or alternating, then KEY=VALUE, separated by commas: "
+        "tokens, conversations, layers, experts, used, topics, switch (tokens per topic), prompt (tokens "
+        "at a switch), skew, repeat, drift, seed");
+    command
+        ->add_option("--budgets", simulate_.budgets,
+                     "Slots over all layers: numbers or percentages of all experts")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--policies", simulate_.policies, "As experts.policy; default: all")->delimiter(',');
+    command
+        ->add_option("--exchanges-per-window", simulate_.exchanges_per_window,
+                     "Exchanges that may begin per window, fractions too; default: one for every two layers")
+        ->check(CLI::Range(0.0, 1e6));
+    command
+        ->add_option("--bytes-per-second", simulate_.bytes_per_second,
+                     "Copies, bytes per second; 0: no limit")
+        ->check(CLI::Range(0.0, 1e15))
+        ->capture_default_str();
+    command
+        ->add_option("--windows-per-second", simulate_.windows_per_second,
+                     "Speed that bytes per second refer to")
+        ->check(CLI::Range(0.001, 1e6))
+        ->capture_default_str();
+    command
+        ->add_option("--windows-per-look", simulate_.windows_per_look,
+                     "Windows after which the policy looks at the usage")
+        ->check(CLI::Range(1, 100000))
+        ->capture_default_str();
+    command
+        ->add_option("--landing-windows", simulate_.landing_windows,
+                     "Windows that a copy takes beyond the boundary where it begins")
+        ->check(CLI::Range(0, 100000))
+        ->capture_default_str();
+    command->add_option("--prefill-chunk", simulate_.prefill_chunk, "Prompt tokens per window, at most")
+        ->check(CLI::Range(1U, kPrefillChunkTokensMax))
+        ->capture_default_str();
+    command
+        ->add_option("--layers", simulate_.layers,
+                     "Count only the first so many layers; 0: all but the draft layer")
+        ->check(CLI::Range(0U, kLayersMax))
+        ->capture_default_str();
+    command
+        ->add_option("--expert-bytes", simulate_.expert_bytes,
+                     "Size of an expert; default: one of the demo model")
+        ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
+        ->capture_default_str();
+    command->add_option("--decay-tokens", simulate_.decay_tokens, "As experts.decay_tokens")
+        ->check(CLI::Range(1.0, 1e9))
+        ->capture_default_str();
+    command->add_option(
+        "--profile", simulate_.profile,
+        "What is known at the start: a profile, or none; default: what the other conversations teach");
+    command->add_flag("--continuous", simulate_.continuous,
+                      "One arena for all conversations, one after another; with --profile");
+    command->add_flag("--each", simulate_.each, "A line for each conversation, too");
+    command->add_flag("--json", simulate_.json,
+                      "An array of rows: policy, budget, hit_rate, oracle_hit_rate, ...");
+    command->add_option("--plot", simulate_.plot, "An SVG file for hit rates over budgets");
+    command->footer(
+        "A hit rate is that of the generated tokens, the mean over the conversations. oracle: the best fixed "
+        "placement,\n"
+        "known in advance. Belady: unlimited exchanges after misses, the future known. foresight: the same "
+        "limits as the\n"
+        "policies, the next 16 tokens known. least: the worst conversation, of its oracle's. regret: Belady "
+        "less hit rate.\n"
+        "Examples:\n"
+        "  strata simulate --traces models/traces --budgets 10%,25%,50%\n"
+        "  strata simulate --traces models/traces --policies topic,lru --exchanges-per-window 0.667 --each\n"
+        "  strata simulate --generate alternating,tokens=20000 --plot hits.svg");
+    command->callback([this] { exit_code = run_simulate(simulate_); });
+  }
+
   void add_bench(CLI::App& app) {
     auto* command = app.add_subcommand(
         "bench", "Measure decoding and prefill of a model, or of one of its size with made-up weights");
@@ -293,6 +373,7 @@ class Commands {
   ResidencyShowOptions residency_show_;
   ResidencyChangeOptions residency_change_;
   BenchOptions bench_;
+  SimulateCommandOptions simulate_;
 };
 
 // The deepest command that was named: the one whose options were meant.

@@ -127,10 +127,12 @@ struct Settings : PropertySet {
       {.min = 1, .max = kPrefillChunkTokensMax}};
   Property<Choice> experts_policy{this,
                                   "experts.policy",
-                                  "Which experts are resident.",
-                                  {.applies = Applies::kLive, .example = "lfu-decay"},
-                                  Choice{"lfu-decay"},
-                                  {.choices = {"lfu", "lfu-decay", "lru", "static", "topic"}}};
+                                  "What decides which experts are resident: topic (recent use, and what the "
+                                  "topic of the conversation is known to need), lfu-decay (recent use), lfu "
+                                  "(use since the start), lru (last use), static (the profile alone).",
+                                  {.applies = Applies::kLive, .example = "topic"},
+                                  Choice{"topic"},
+                                  {.choices = {"topic", "lfu-decay", "lfu", "lru", "static"}}};
   Property<Path> experts_profile{
       this,
       "experts.profile",
@@ -177,9 +179,9 @@ struct Settings : PropertySet {
   Property<double> experts_decay_tokens{
       this,
       "experts.decay_tokens",
-      "Decode tokens after which a use counts half.",
-      {.unit = Unit::kTokens, .applies = Applies::kRestartCacheManager, .example = "256"},
-      256.0,
+      "Generated tokens after which a use counts half; for policies topic (its long memory) and lfu-decay.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartCacheManager, .example = "32"},
+      32.0,
       {.min = 1.0, .max = 1e9}};
 
   // --- cpu_experts

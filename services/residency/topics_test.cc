@@ -21,12 +21,12 @@ std::vector<uint32_t> uses_of(std::size_t first, uint32_t tokens) {
 
 TEST(TopicsTest, AChunkBecomesATopicWhenItIsComplete) {
   TopicLearner learner(kExperts, {});
-  EXPECT_THAT(learner.add(uses_of(0, 40), 40), IsEmpty());
+  EXPECT_THAT(learner.add(uses_of(0, 20), 20), IsEmpty());
   EXPECT_THAT(learner.topics(), IsEmpty());
-  EXPECT_THAT(learner.add(uses_of(0, 24), 24), ElementsAre(0));
+  EXPECT_THAT(learner.add(uses_of(0, 12), 12), ElementsAre(0));
   ASSERT_EQ(learner.topics().size(), 1U);
-  EXPECT_EQ(learner.topics()[0].tokens, 64U);
-  EXPECT_EQ(learner.topics()[0].counts, uses_of(0, 64));
+  EXPECT_EQ(learner.topics()[0].tokens, 32U);
+  EXPECT_EQ(learner.topics()[0].counts, uses_of(0, 32));
   EXPECT_THAT(learner.add(uses_of(8, 512), 512), ElementsAre(1)) << "a prompt chunk is one, however long";
 }
 
