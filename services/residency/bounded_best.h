@@ -25,6 +25,10 @@ class BoundedBest {
     }
   }
 
+  // When full, an item that is not better than this one need not be offered.
+  bool full() const { return count_ > 0 && heap_.size() == count_; }
+  const Item& worst() const { return heap_.front(); }
+
   std::vector<Item> take() {  // the best first
     std::sort_heap(heap_.begin(), heap_.end(), better_);
     return std::move(heap_);

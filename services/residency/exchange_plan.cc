@@ -101,15 +101,19 @@ class Plan {
 
   // The `count` best absent experts of a group, the best first.
   std::vector<Candidate> best_absent(const Group& group, std::size_t count) const {
+    if (count == 0) return {};
     BoundedBest<Candidate, decltype(&more_worthy)> best(count, &more_worthy);
+    double bar = -std::numeric_limits<double>::infinity();
     for (uint32_t layer = group.first_layer; layer < group.end_layer; ++layer) {
       const std::size_t begin = std::size_t{layer} * planner_.shape_.experts;
       for (uint32_t expert = 0; expert < planner_.shape_.experts; ++expert) {
+        // Most experts fall below the bar: one comparison each.
         const State now = planner_.state_[begin + expert];
-        if (now == State::kPresent) continue;
+        if (now == State::kPresent || (now == State::kAbsent && input_.worth[begin + expert] < bar)) continue;
         const bool pinned = now == State::kPinnedAbsent;
         best.offer({pinned ? std::numeric_limits<double>::infinity() : input_.worth[begin + expert], expert,
                     layer, 0});
+        if (best.full()) bar = best.worst().worth;
       }
     }
     return best.take();
@@ -126,8 +130,11 @@ class Plan {
     using Worst = BoundedBest<Candidate, decltype(&less_worthy)>;
     std::vector<Worst> worst(groups_.size(), Worst(count, &less_worthy));
     for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
-      if (!may_go(slots_[slot])) continue;
       const auto [layer, expert] = slots_[slot].key;
+      const Worst& of_group = worst[groups_.size() == 1 ? 0 : layer];
+      const bool above_the_bar =
+          of_group.full() && input_.worth[index(slots_[slot].key)] > of_group.worst().worth;
+      if (above_the_bar || !may_go(slots_[slot])) continue;
       worst[groups_.size() == 1 ? 0 : layer].offer(
           {input_.worth[index(slots_[slot].key)], expert, layer, slot});
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "services/residency/topics.h"
 #include "services/residency/worth_policy.h"
@@ -64,7 +65,8 @@ class TopicPolicy final : public WorthPolicy {
 
   // How many uses of an expert a token makes in the mean.
   void count(std::span<const uint32_t> uses, uint64_t tokens) {
-    for (const uint32_t use : uses) uses_seen_ += use;
+    const uint64_t sum = std::accumulate(uses.begin(), uses.end(), uint64_t{0});
+    uses_seen_ += static_cast<double>(sum);
     tokens_seen_ += static_cast<double>(tokens);
   }
   double mean_rate() const {
