@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "services/grammar/code_points.h"
 #include "services/grammar/limits.h"
 
 namespace strata::grammar {
@@ -25,6 +26,7 @@ StateMask StateMaskBuilder::build(StateId state) {
   if (!paths_ || paths_->size() > kPathsKept) {
     paths_ = std::make_unique<LocalPaths>(automaton_);
     follows_ = std::make_unique<FollowSets>(automaton_);
+    stays_.clear();
   }
   StateMask mask;
   inside_.clear();
@@ -46,6 +48,7 @@ bool StateMaskBuilder::walk(StateId state) {
   levels_.assign(kTokenBytesMax + 1, {});
   exits_.clear();
   levels_[0].path = paths_->start(state);
+  auto plain = trie.plain_texts().begin();
   for (uint32_t node = 1; node < trie.node_count();) {
     const uint32_t depth = trie.depth(node);
     const uint8_t byte = trie.byte(node);
@@ -72,10 +75,63 @@ bool StateMaskBuilder::walk(StateId state) {
       node = trie.end(node);
       continue;
     }
+    for (; plain != trie.plain_texts().end() && plain->node < node; ++plain) {
+    }
+    if (plain != trie.plain_texts().end() && plain->node == node && is_left_unread(*plain, level, behind)) {
+      for (const int32_t token : trie.tokens_from(node)) inside_.emplace_back(token, 0);
+      node = trie.end(node);
+      continue;
+    }
     levels_[depth] = level;
     if (!trie.tokens(node).empty()) record(node, level);
     if (rests_.size() > kRestsMax) return false;
     ++node;
+  }
+  return true;
+}
+
+bool StateMaskBuilder::is_left_unread(const TokenTrie::PlainText& text, const Level& level,
+                                      FollowSets::Id behind) {
+  if (level.path == LocalPaths::kDead || level.exits_begin != level.exits_end) return false;
+  if (paths_->restarts(level.path) != 0) return false;
+  if (!paths_->exits(level.path).empty() && behind != FollowSets::kDead) return false;
+  const Stays& known = stays(level.path);
+  return (text.ascii[0] & ~known.ascii[0]) == 0 && (text.ascii[1] & ~known.ascii[1]) == 0 &&
+         (known.beyond_ascii || !text.beyond_ascii);
+}
+
+const StateMaskBuilder::Stays& StateMaskBuilder::stays(LocalPaths::Id path) {
+  const auto [found, is_new] = stays_.try_emplace(path);
+  if (!is_new) return found->second;
+  for (uint32_t byte = 0; byte < 0x80; ++byte) {
+    if (paths_->step(path, static_cast<uint8_t>(byte)) == path)
+      found->second.ascii[byte / 64] |= uint64_t{1} << byte % 64;
+  }
+  found->second.beyond_ascii = stays_beyond_ascii(path);
+  return found->second;
+}
+
+bool StateMaskBuilder::stays_beyond_ascii(LocalPaths::Id path) {
+  // All characters beyond ASCII at once: after each byte range, the paths that it leads to.
+  const CodePoints beyond = CodePoints({{0, 0x7F}}).complement();
+  for (const CodeRange& range : beyond.ranges()) {
+    bool all = true;
+    for_each_utf8_sequence(range, [&](std::span<const ByteRange> sequence) {
+      std::vector<LocalPaths::Id> at = {path};
+      for (std::size_t i = 0; i < sequence.size() && all; ++i) {
+        std::vector<LocalPaths::Id> next;
+        for (const LocalPaths::Id from : at) {
+          for (uint32_t byte = sequence[i].first; byte <= sequence[i].last && all; ++byte) {
+            const LocalPaths::Id to = paths_->step(from, static_cast<uint8_t>(byte));
+            // On the way the rule must neither end nor give up.
+            all = to >= 0 && (i + 1 == sequence.size() ? to == path : paths_->exits(to).empty());
+            if (std::find(next.begin(), next.end(), to) == next.end()) next.push_back(to);
+          }
+        }
+        at = std::move(next);
+      }
+    });
+    if (!all) return false;
   }
   return true;
 }

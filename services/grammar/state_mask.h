@@ -4,7 +4,10 @@
 // inside: only the rest of their bytes behind that place depends on the callers. Many tokens have the same
 // rest (`",` `"}` ...), so what a matcher still has to try are a few short texts.
 
+#include <array>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,7 +75,16 @@ class StateMaskBuilder {
     uint8_t restarts = 0;
   };
 
+  // Which plain text leads from a path back to it, whatever it says: tokens of it need not be walked.
+  struct Stays {
+    std::array<uint64_t, 2> ascii = {};
+    bool beyond_ascii = false;  // all characters beyond ASCII do
+  };
+
   bool walk(StateId state);
+  const Stays& stays(LocalPaths::Id path);
+  bool stays_beyond_ascii(LocalPaths::Id path);
+  bool is_left_unread(const TokenTrie::PlainText& text, const Level& level, FollowSets::Id behind);
   void record(uint32_t node, const Level& level);
   void pack_inside(bool counted, StateMask& mask);
   void pack_rests(bool counted, StateMask& mask);
@@ -81,6 +93,7 @@ class StateMaskBuilder {
   const Vocabulary& vocabulary_;
   std::unique_ptr<LocalPaths> paths_;
   std::unique_ptr<FollowSets> follows_;
+  std::map<LocalPaths::Id, Stays> stays_;
   // Of the mask being made.
   std::vector<Level> levels_;  // by depth
   std::vector<Exit> exits_;    // of all levels
