@@ -11,7 +11,6 @@
 namespace strata::grammar {
 namespace {
 
-using boost::json::array;
 using boost::json::object;
 using boost::json::value;
 
