@@ -81,6 +81,9 @@ class Device {
   // A prompt's bits do not depend on its cuts into windows as long as they lie at multiples of this from the
   // start of the sequence.
   virtual uint32_t prompt_multiple() const { return 1; }
+  // The experts of the last window's rows: (layers, rows, k) in router order. Valid until the next
+  // run_window().
+  virtual std::span<const uint16_t> routed() const = 0;
   // Seconds spent since the last call, by stage.
   virtual StageSeconds take_stages() = 0;
 

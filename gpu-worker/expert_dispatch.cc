@@ -20,6 +20,11 @@ uint64_t elapsed_us(Clock::time_point since) {
       std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - since).count());
 }
 
+// Floats between two parts: whole cache lines.
+std::size_t part_stride_of(const model::ModelWeights& weights) {
+  return (weights.config.hidden + 15) / 16 * 16;
+}
+
 // One expert with all of its tokens, to be computed by a thread of this process.
 struct LocalJob {
   expert::ExpertWeights weights;
@@ -78,7 +83,7 @@ struct ExpertDispatch::Impl {
 ExpertDispatch::Impl::Impl(const ExpertDispatchOptions& given, uint32_t pairs_max, uint32_t experts_max)
     : options(given),
       groups(pairs_max, experts_max),
-      part_stride((given.weights->config.hidden + 15) / 16 * 16),
+      part_stride(part_stride_of(*given.weights)),
       local_parts(pairs_max * part_stride),
       outputs(pairs_max),
       parts(pairs_max),
@@ -264,6 +269,16 @@ ExpertDispatch::ExpertDispatch(const ExpertDispatchOptions& options) {
 }
 
 ExpertDispatch::~ExpertDispatch() = default;
+
+uint64_t ExpertDispatch::bytes_needed(const model::ModelWeights& weights, uint32_t rows, uint32_t threads) {
+  const uint64_t pairs = uint64_t{rows} * weights.config.experts_used;
+  uint32_t width = 0;
+  for (const auto& layer : weights.layers) width = std::max(width, layer.moe.experts.width);
+  const uint64_t pair = part_stride_of(weights) * sizeof(float) + 2 * sizeof(void*) +
+                        ExpertGroups::kPairBytes + kExpertWorkersMax * ExpertShare::kPairBytes;
+  const uint64_t row = 1 + kExpertWorkersMax * ExpertShare::kRowBytes;
+  return pairs * pair + rows * row + threads * expert::ExpertScratch::bytes_needed(rows, width);
+}
 
 void ExpertDispatch::begin_window(std::span<const uint8_t> row_is_prompt) {
   CHECK(row_is_prompt.size() <= impl_->options.tokens_max, "{} rows, at most {}", row_is_prompt.size(),

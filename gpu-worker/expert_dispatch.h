@@ -39,6 +39,8 @@ class ExpertDispatch final : public model::MoeExecutor {
  public:
   explicit ExpertDispatch(const ExpertDispatchOptions& options);
   ~ExpertDispatch() override;
+  // Memory of the buffers for windows of `rows` rows computed by `threads` threads of this process.
+  static uint64_t bytes_needed(const model::ModelWeights& weights, uint32_t rows, uint32_t threads);
 
   // Before each Forward::run: which rows are prompt tokens (they are counted apart on the usage board). This
   // is the window boundary at which workers come and go.

@@ -20,6 +20,7 @@ struct ExpertGroup {
 
 class ExpertGroups {
  public:
+  static constexpr uint64_t kPairBytes = 2 * sizeof(uint32_t);
   // All memory is taken here.
   ExpertGroups(uint32_t pairs_max, uint32_t experts_max);
   void build(const model::RoutedLayer& routed);

@@ -21,6 +21,7 @@ struct ShareContext {
 
 class ExpertShare {
  public:
+  static constexpr uint64_t kPairBytes = sizeof(uint32_t), kRowBytes = 2 * sizeof(uint32_t);
   ExpertShare(uint32_t tokens_max, uint32_t pairs_max, uint32_t experts_max);
 
   // Makes the share empty.

@@ -93,10 +93,22 @@ class FakeDevice final : public Device {
                          .usable = !broken,
                          .token = {.id = fake_next_token(sequence.fed), .logprob = 0, .top = {}}});
     }
+    routed_.clear();
+    for (uint32_t layer = 0; layer < 2; ++layer) {
+      for (const DeviceRow& row : rows) {
+        for (const uint16_t pick : picks_of(row.token, layer)) routed_.push_back(pick);
+      }
+    }
     windows.push_back(std::move(window));
     return next_status;
   }
   uint32_t prompt_multiple() const override { return multiple; }
+  // Two layers, two experts a token, told by the token.
+  static std::vector<uint16_t> picks_of(int32_t token, uint32_t layer) {
+    return {static_cast<uint16_t>((token + static_cast<int32_t>(layer)) % 8),
+            static_cast<uint16_t>((token + static_cast<int32_t>(layer) + 1) % 8)};
+  }
+  std::span<const uint16_t> routed() const override { return routed_; }
   StageSeconds take_stages() override { return stages; }
   ArenaHandle arena() const override {
     return {.segment = arena_.name(),
@@ -141,6 +153,7 @@ class FakeDevice final : public Device {
   }
 
   std::vector<Sequence> sequences_;
+  std::vector<uint16_t> routed_;  // (layers, rows, k) of the last window
   shm::Segment arena_;
   shm::UsageBoard usage_;
   DispatchCounters counters_;

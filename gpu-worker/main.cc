@@ -14,7 +14,9 @@
 #include "gpu-worker/expert_hub_service.h"
 #include "gpu-worker/expert_workers.h"
 #include "gpu-worker/plan.h"
+#include "gpu-worker/plan_table.h"
 #include "gpu-worker/residency_service.h"
+#include "gpu-worker/routing_service.h"
 #include "gpu-worker/watchdog.h"
 #include "gpu-worker/window_loop.h"
 #include "services/actor/actor_system.h"
@@ -121,6 +123,16 @@ v1::GetEngineResponse engine_facts(const config::Settings& settings, const Loade
   return facts;
 }
 
+RoutingServiceOptions routing_options(const Loaded& loaded, WindowLoop& loop) {
+  RoutingServiceOptions options{
+      .loop = &loop,
+      .shape = {.layers = loaded.weights.config.layers, .used = loaded.weights.config.experts_used},
+      .model_fingerprint = loaded.fingerprint};
+  for (const model::LayerWeights& layer : loaded.weights.layers)
+    options.experts = std::max(options.experts, layer.moe.experts.count);
+  return options;
+}
+
 Status run(const rpc::ProcessContext& context) {
   auto start = std::chrono::steady_clock::now();
   const config::Settings& settings = *context.settings;
@@ -136,7 +148,7 @@ Status run(const rpc::ProcessContext& context) {
   TRY(const auto factory,
       settings.device_type() == "cuda" ? cuda_device_factory(inputs) : host_device_factory(inputs));
   const MemoryPlan& plan = factory->plan();
-  for (const std::string& line : plan.lines()) obs::info("plan", "{}", line);
+  for (const std::string& line : plan_table(plan)) obs::info("plan", "{}", line);
 
   // Torn down in reverse: services before the loop that they submit to, the loop before its device.
   const sys::Topology topology = sys::machine_topology();
@@ -185,6 +197,7 @@ Status run(const rpc::ProcessContext& context) {
       }}));
   services.push_back(std::move(residency));
   services.push_back(std::make_unique<ExpertHubService>(workers, loaded.fingerprint));
+  services.push_back(std::make_unique<RoutingService>(routing_options(loaded, loop)));
 
   auto metrics =
       std::make_shared<obs::Metrics>(obs::Labels{{"model", loaded.model_name}, {"worker", "gpu0"}});

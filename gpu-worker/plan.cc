@@ -1,11 +1,17 @@
 #include "gpu-worker/plan.h"
 
 #include <algorithm>
+#include <numeric>
 
+#include "gpu-worker/expert_dispatch.h"
+#include "gpu-worker/plan_table.h"
 #include "services/base/check.h"
 #include "services/expert/thread_plan.h"
+#include "services/model/forward.h"
 #include "services/model/sequence_state.h"
 #include "services/shm/arena.h"
+#include "services/shm/residency_table.h"
+#include "services/shm/usage_board.h"
 
 namespace strata::gpu_worker {
 
@@ -18,67 +24,60 @@ constexpr uint64_t kAutoSlotsPercent = 25;
 // `auto` leaves this share of the available memory to the page cache, which holds the experts that miss.
 constexpr uint64_t kAutoArenaShareMax = 2;  // at most one half
 
-double mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
-// Floats that one row of a window needs in the forward pass and the expert dispatch: the streams and their
-// mixed copies, the widest projections, and one output per routed expert. An upper estimate; the buffers are
-// small beside the rest.
-uint64_t row_floats(const model::ModelConfig& config) {
-  uint64_t streams = uint64_t{config.stream_dim()} * 4;
-  uint64_t delta = 2 * uint64_t{config.qkv_dim()} + 3 * uint64_t{config.value_dim()};
-  uint64_t attention = uint64_t{config.heads} * config.head_dim * 4 +
-                       uint64_t{config.kv_heads} * config.head_dim * 2 +
-                       uint64_t{config.indexer_heads} * config.indexer_dim;
-  uint64_t experts = uint64_t{config.experts_used} * config.hidden + uint64_t{config.experts} +
-                     2 * uint64_t{config.shared_width};
-  return streams + std::max(delta, attention) + experts + 8 * uint64_t{config.hidden};
+uint64_t buffer_bytes(const model::ModelWeights& weights, const config::Settings& settings,
+                      const MemoryPlan& plan) {
+  const uint32_t threads = expert::host_device_threads(settings, sys::machine_topology());
+  // Logits of all sequences; the sampler's candidates, a value and an id, for one.
+  const uint64_t logits = (uint64_t{plan.sequences} + 2) * weights.config.vocab * sizeof(float);
+  return model::Forward::bytes_needed(weights, plan.window_rows_max, plan.context_tokens) +
+         ExpertDispatch::bytes_needed(weights, plan.window_rows_max, threads) +
+         routed_picks_max(weights.config, plan.window_rows_max) * sizeof(uint16_t) + logits;
 }
 
 }  // namespace
 
-uint64_t MemoryPlan::total_bytes() const {
-  uint64_t total = 0;
-  for (const PlanItem& item : items) total += item.bytes;
-  return total;
+uint64_t total_bytes(const std::vector<PlanItem>& items) {
+  return std::accumulate(items.begin(), items.end(), uint64_t{0},
+                         [](uint64_t sum, const PlanItem& item) { return sum + item.bytes; });
 }
 
 const PlanItem& MemoryPlan::item(std::string_view use) const {
-  auto found =
-      std::find_if(items.begin(), items.end(), [&](const PlanItem& item) { return item.use == use; });
+  const auto found = std::ranges::find(items, use, &PlanItem::use);
   CHECK(found != items.end(), "the plan has no item {}", use);
   return *found;
 }
 
-std::vector<std::string> MemoryPlan::lines() const {
-  std::vector<std::string> lines;
-  for (const PlanItem& item : items) {
-    lines.push_back(fmt::format("{}: {:.1f} MiB for {}", item.use, mib(item.bytes), item.why));
-  }
-  lines.push_back(
-      fmt::format("total: {:.1f} MiB of {:.1f} MiB available", mib(total_bytes()), mib(available_bytes)));
-  return lines;
-}
-
 Status check_fits(const MemoryPlan& plan) {
-  if (plan.total_bytes() > plan.available_bytes) {
-    auto largest = std::max_element(plan.items.begin(), plan.items.end(),
-                                    [](const PlanItem& a, const PlanItem& b) { return a.bytes < b.bytes; });
-    return fail(Code::kResourceExhausted,
-                "not enough memory: {:.1f} MiB are needed, {:.1f} MiB are available; the largest part is "
-                "{:.1f} MiB for {}: lower {}",
-                mib(plan.total_bytes()), mib(plan.available_bytes), mib(largest->bytes), largest->why,
-                largest->setting);
+  const uint64_t needed = plan.total_bytes();
+  if (needed <= plan.available_bytes) return {};
+  const PlanItem* largest = nullptr;
+  uint64_t fixed = 0;
+  for (const PlanItem& item : plan.items) {
+    if (item.setting.empty()) {
+      fixed += item.bytes;
+    } else if (largest == nullptr || item.bytes > largest->bytes) {
+      largest = &item;
+    }
   }
-  return {};
+  const std::string text =
+      fmt::format("not enough {} memory: {} are needed, {} are available", plan.on_gpu ? "device" : "host",
+                  bytes_text(needed), bytes_text(plan.available_bytes));
+  if (largest == nullptr || fixed > plan.available_bytes) {
+    return fail(Code::kResourceExhausted,
+                "{}; {} of it no setting makes smaller: it takes {} or a smaller model", text,
+                bytes_text(fixed), plan.on_gpu ? "a larger card" : "more memory");
+  }
+  return fail(Code::kResourceExhausted, "{}; the largest part is {} for {}: lower {}", text,
+              bytes_text(largest->bytes), largest->why, largest->setting);
 }
 
-PlanInput plan_input(const model::ModelWeights& weights, uint32_t context_tokens, uint64_t available_bytes) {
-  PlanInput input{.available_bytes = available_bytes,
-                  .sequence_bytes = model::SequenceState::bytes_needed(weights.config, context_tokens),
-                  .slot_bytes = weights.max_expert_record_bytes(),
-                  .experts_total = 0};
-  for (const model::LayerWeights& layer : weights.layers) input.experts_total += layer.moe.experts.count;
-  return input;
+void add_arena(MemoryPlan& plan, const config::Settings& settings, uint64_t automatic) {
+  plan.slots = static_cast<uint32_t>(settings.experts_slots().of(plan.experts_total, automatic));
+  const double share = plan.experts_total == 0 ? 0 : 100.0 * plan.slots / plan.experts_total;
+  plan.items.push_back({"arena", plan.slots * plan.slot_bytes,
+                        fmt::format("{} of {} experts ({:.1f}%), {} each", plan.slots, plan.experts_total,
+                                    share, bytes_text(plan.slot_bytes)),
+                        "experts.slots"});
 }
 
 Result<uint32_t> planned_context(const model::ModelConfig& config, const config::Settings& settings) {
@@ -94,44 +93,52 @@ Result<uint32_t> planned_context(const model::ModelConfig& config, const config:
   return context;
 }
 
-Result<MemoryPlan> make_plan(const model::ModelConfig& config, const config::Settings& settings,
-                             uint32_t context_tokens, const PlanInput& input) {
+MemoryPlan lay_out_host(const model::ModelWeights& weights, const config::Settings& settings,
+                        uint32_t context_tokens, uint64_t available_bytes) {
+  const model::ModelConfig& config = weights.config;
   MemoryPlan plan;
   plan.sequences = settings.engine_sequences();
   plan.context_tokens = context_tokens;
   plan.prefill_chunk_tokens =
       std::min(settings.engine_prefill_chunk_tokens().number.value_or(kHostChunkTokens), context_tokens);
   plan.window_rows_max = plan.sequences + plan.prefill_chunk_tokens;
-  plan.experts_total = static_cast<uint32_t>(input.experts_total);
-  plan.slot_bytes = shm::arena_slot_bytes(input.slot_bytes);
-  plan.available_bytes = input.available_bytes;
+  uint32_t experts_max = 0;
+  for (const model::LayerWeights& layer : weights.layers) {
+    plan.experts_total += layer.moe.experts.count;
+    experts_max = std::max(experts_max, layer.moe.experts.count);
+  }
+  plan.slot_bytes = shm::arena_slot_bytes(weights.max_expert_record_bytes());
+  plan.available_bytes = available_bytes;
   uint32_t board_tokens = std::min(plan.window_rows_max, kBoardTokensMax);
   plan.board = {
       .hidden = config.hidden, .tokens_max = board_tokens, .pairs_max = board_tokens * config.experts_used};
 
-  plan.items.push_back({"kv", plan.sequences * input.sequence_bytes,
+  plan.items.push_back({"kv", plan.sequences * model::SequenceState::bytes_needed(config, context_tokens),
                         fmt::format("{} sequences of {} tokens", plan.sequences, context_tokens),
                         "engine.context_tokens or engine.sequences"});
-  uint64_t logits = uint64_t{plan.sequences} * config.vocab * sizeof(float) * 2;  // and the sampler's copy
-  plan.items.push_back({"buffers", plan.window_rows_max * row_floats(config) * sizeof(float) + logits,
+  plan.items.push_back({"buffers", buffer_bytes(weights, settings, plan),
                         fmt::format("windows of up to {} rows", plan.window_rows_max),
                         "engine.prefill_chunk_tokens"});
   const uint32_t workers = expert::worker_count(settings);
   plan.items.push_back({"boards", workers * plan.board.segment_bytes(),
                         fmt::format("dispatch boards of {} expert workers", workers),
                         "cpu_experts.workers or engine.prefill_chunk_tokens"});
+  plan.items.push_back({"tables",
+                        shm::UsageBoard::bytes_needed(config.layers, experts_max) +
+                            shm::ResidencyTable::bytes_needed(plan.experts_total),
+                        "usage counts and the residency table", ""});
 
   // `auto` takes what is left after everything else, at most.
-  uint64_t others = plan.total_bytes();
-  uint64_t left = input.available_bytes > others ? input.available_bytes - others : 0;
-  uint64_t automatic =
-      std::min(input.experts_total * kAutoSlotsPercent / 100, left / kAutoArenaShareMax / plan.slot_bytes);
-  plan.slots = static_cast<uint32_t>(settings.experts_slots().of(input.experts_total, automatic));
-  plan.items.push_back(
-      {"arena", plan.slots * plan.slot_bytes,
-       fmt::format("{} of {} experts, {} bytes each", plan.slots, input.experts_total, plan.slot_bytes),
-       "experts.slots"});
+  const uint64_t automatic =
+      std::min(plan.experts_total * kAutoSlotsPercent / 100,
+               plan.left_bytes() / kAutoArenaShareMax / std::max<uint64_t>(plan.slot_bytes, 1));
+  add_arena(plan, settings, automatic);
+  return plan;
+}
 
+Result<MemoryPlan> make_host_plan(const model::ModelWeights& weights, const config::Settings& settings,
+                                  uint32_t context_tokens, uint64_t available_bytes) {
+  MemoryPlan plan = lay_out_host(weights, settings, context_tokens, available_bytes);
   TRY_OK(check_fits(plan));
   return plan;
 }

@@ -2,38 +2,44 @@
 
 #include <gtest/gtest.h>
 
+#include "services/synthetic/model_outline.h"
+#include "services/synthetic/model_spec.h"
+
 namespace strata::gpu_worker {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
+model::ModelWeights outline(std::string_view spec) {
+  const auto plan = synthetic::plan_model(synthetic::parse_model_spec(spec).value()).value();
+  return model::load_model(synthetic::open_outline(plan).value()).value();
+}
+// 8 layers of 64 experts of 28 KiB.
+const model::ModelWeights& demo_shape() {
+  static const model::ModelWeights weights = outline("demo-shape");
+  return weights;
+}
+
 class PlanTest : public testing::Test {
  protected:
   PlanTest() {
-    config_.context_length = 4096;
-    config_.hidden = 256;
-    config_.streams = 2;
-    config_.vocab = 1000;
-    config_.experts = 16;
-    config_.experts_used = 4;
-    config_.shared_width = 64;
     set("engine.sequences", "2");
     set("engine.context_tokens", "1024");
     set("engine.prefill_chunk_tokens", "128");
+    set("cpu_experts.workers", "1");
+    set("device.threads", "2");
   }
   void set(std::string_view name, std::string_view value) {
-    ASSERT_TRUE(settings_.find(name)->parse(value).ok());
+    const Status status = settings_.find(name)->parse(value);
+    ASSERT_TRUE(status.ok()) << status.message();
   }
   Result<MemoryPlan> plan() {
-    return make_plan(config_, settings_, *planned_context(config_, settings_), input_);
+    return make_host_plan(demo_shape(), settings_, *planned_context(demo_shape().config, settings_),
+                          available_bytes_);
   }
 
-  model::ModelConfig config_;
   config::Settings settings_;
-  PlanInput input_{.available_bytes = 1000 * kMiB,
-                   .sequence_bytes = 10 * kMiB,
-                   .slot_bytes = 100'000,
-                   .experts_total = 160};
+  uint64_t available_bytes_ = 1000 * kMiB;
 };
 
 TEST_F(PlanTest, AddsUpEveryPart) {
@@ -42,60 +48,99 @@ TEST_F(PlanTest, AddsUpEveryPart) {
   ASSERT_TRUE(planned) << planned.error().message();
   EXPECT_EQ(planned->context_tokens, 1024u);
   EXPECT_EQ(planned->window_rows_max, 130u);
+  EXPECT_EQ(planned->experts_total, 512u);
   EXPECT_EQ(planned->slots, 40u);
-  EXPECT_EQ(planned->slot_bytes, 100'032u) << "whole cache lines";
-  EXPECT_EQ(planned->item("kv").bytes, 20 * kMiB);
-  EXPECT_EQ(planned->item("arena").bytes, 40u * 100'032u);
-  EXPECT_EQ(planned->board.pairs_max, 130u * 4);
+  EXPECT_EQ(planned->slot_bytes % kCacheLine, 0u);
+  EXPECT_GE(planned->slot_bytes, demo_shape().max_expert_record_bytes());
+  // Two attention layers: keys and values of 2 heads of 64, block keys of 64 for every 4 tokens.
+  EXPECT_GT(planned->item("kv").bytes, 2u * 1024 * 2 * (2 * 2 * 64 + 64 / 4) * 4);
+  EXPECT_EQ(planned->item("arena").bytes, 40 * planned->slot_bytes);
+  EXPECT_EQ(planned->board.pairs_max, 130u * 6);
   EXPECT_EQ(planned->item("boards").bytes, planned->board.segment_bytes()) << "one worker";
-  EXPECT_GT(planned->total_bytes(), 20 * kMiB + 40u * 100'032u);
-  ASSERT_EQ(planned->lines().size(), 5u);
-  EXPECT_NE(planned->lines()[3].find("40 of 160 experts"), std::string::npos) << planned->lines()[3];
+  EXPECT_GT(planned->item("tables").bytes, 8u * 64 * 16) << "two counters an expert";
+  uint64_t sum = 0;
+  for (const PlanItem& item : planned->items) sum += item.bytes;
+  EXPECT_EQ(planned->total_bytes(), sum);
+  EXPECT_EQ(planned->left_bytes(), available_bytes_ - sum);
 }
 
 TEST_F(PlanTest, SlotsAreANumberAShareOrAutomatic) {
   set("experts.slots", "25%");
-  EXPECT_EQ(plan()->slots, 40u);
+  EXPECT_EQ(plan()->slots, 128u);
   set("experts.slots", "100%");
-  EXPECT_EQ(plan()->slots, 160u);
+  EXPECT_EQ(plan()->slots, 512u);
   set("experts.slots", "0");
   EXPECT_EQ(plan()->slots, 0u);
   set("experts.slots", "1000000");
-  EXPECT_EQ(plan()->slots, 160u) << "no more than there are experts";
+  EXPECT_EQ(plan()->slots, 512u) << "no more than there are experts";
   set("experts.slots", "auto");
-  EXPECT_EQ(plan()->slots, 40u) << "a quarter";
+  EXPECT_EQ(plan()->slots, 128u) << "a quarter";
 }
 
-TEST_F(PlanTest, AutomaticSlotsShrinkToWhatIsLeft) {
+TEST_F(PlanTest, AutomaticSlotsShrinkToHalfOfWhatIsLeft) {
+  set("experts.slots", "0");
+  available_bytes_ = plan()->total_bytes() + 2 * kMiB;
   set("experts.slots", "auto");
-  input_.available_bytes = 30 * kMiB;
   auto planned = plan();
   ASSERT_TRUE(planned) << planned.error().message();
-  EXPECT_GT(planned->slots, 0u);
-  EXPECT_LT(planned->slots, 40u);
-  EXPECT_LE(planned->total_bytes(), planned->available_bytes);
+  EXPECT_EQ(planned->slots, kMiB / planned->slot_bytes);
+  EXPECT_LT(planned->slots, 128u);
 }
 
 TEST_F(PlanTest, RefusesWithBothNumbersAndTheSettingToLower) {
-  input_.sequence_bytes = 600 * kMiB;
+  set("experts.slots", "100%");
+  available_bytes_ = 20 * kMiB;
   auto planned = plan();
   ASSERT_FALSE(planned);
   EXPECT_EQ(planned.error().code(), Code::kResourceExhausted);
   const std::string& message = planned.error().message();
-  EXPECT_NE(message.find("1000.0 MiB are available"), std::string::npos) << message;
-  EXPECT_NE(message.find("1200.0 MiB for 2 sequences of 1024 tokens"), std::string::npos) << message;
-  EXPECT_NE(message.find("engine.context_tokens"), std::string::npos) << message;
+  EXPECT_NE(message.find("20.0 MiB are available"), std::string::npos) << message;
+  EXPECT_NE(message.find("for 512 of 512 experts"), std::string::npos) << message;
+  EXPECT_NE(message.find("lower experts.slots"), std::string::npos) << message;
+
+  set("experts.slots", "0");
+  set("engine.sequences", "16");
+  set("engine.context_tokens", "8192");
+  const std::string longer = plan().error().message();
+  EXPECT_NE(longer.find("for 16 sequences of 8192 tokens: lower engine.context_tokens or engine.sequences"),
+            std::string::npos)
+      << longer;
+}
+
+TEST_F(PlanTest, NamesNoSettingWhereNoneHelps) {
+  const MemoryPlan hopeless{
+      .items = {{"weights", 10 * kMiB, "w", ""}, {"kv", 1 * kMiB, "k", "engine.sequences"}},
+      .available_bytes = 5 * kMiB,
+      .on_gpu = true};
+  const std::string message = check_fits(hopeless).message();
+  EXPECT_NE(message.find("10.0 MiB of it no setting makes smaller: it takes a larger card"),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(message.find("engine.sequences"), std::string::npos) << message;
+}
+
+// What the estimate of earlier versions left out.
+TEST_F(PlanTest, LongPromptChunksCostWhatTheirBuffersTake) {
+  const auto buffers = [&] { return plan()->item("buffers").bytes; };
+  set("experts.slots", "0");
+  const uint64_t small = buffers();
+  set("engine.prefill_chunk_tokens", "1000");
+  const uint64_t large = buffers();
+  const uint64_t row = (large - small) / (1000 - 128);
+  // Streams twice, mixers and n-gram embedding: 8 values of each stream element, at least.
+  EXPECT_GT(row, 8u * 4 * 256 * sizeof(float));
 }
 
 TEST_F(PlanTest, TheContextIsTheModelsUnlessASmallerOneIsSet) {
-  EXPECT_EQ(*planned_context(config_, settings_), 1024u);
+  const model::ModelConfig& config = demo_shape().config;
+  EXPECT_EQ(*planned_context(config, settings_), 1024u);
   set("engine.context_tokens", "0");
-  EXPECT_EQ(*planned_context(config_, settings_), 4096u);
-  set("engine.context_tokens", "5000");
-  auto refused = planned_context(config_, settings_);
+  EXPECT_EQ(*planned_context(config, settings_), 8192u);
+  set("engine.context_tokens", "10000");
+  auto refused = planned_context(config, settings_);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
-  EXPECT_NE(refused.error().message().find("4096"), std::string::npos);
+  EXPECT_NE(refused.error().message().find("8192"), std::string::npos);
 }
 
 }  // namespace

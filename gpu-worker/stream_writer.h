@@ -47,24 +47,34 @@ class StreamWriter : public grpc::ServerWriteReactor<Message>,
   }
 
  protected:
+  // Messages that are not written yet.
+  std::size_t waiting() {
+    std::lock_guard lock(mutex_);
+    return queue_.size();
+  }
+  // One more message has been written. Runs on a gRPC thread; whoever produces more than a slow reader takes
+  // goes on from here.
+  virtual void on_written() {}
   // The client has gone or has given up. Runs on a gRPC thread; finish() must follow from somewhere.
   virtual void on_cancelled() = 0;
 
  private:
   void OnWriteDone(bool ok) final {
     const Message* next = nullptr;
+    bool over = false;
     {
       std::lock_guard lock(mutex_);
       queue_.pop_front();
       if (!ok) queue_.clear();  // nobody reads any more
       writing_ = !queue_.empty();
       if (writing_) next = &queue_.front();
-      if (!writing_ && !finishing_) return;
+      over = !writing_ && finishing_;
     }
-    if (next != nullptr) {
-      this->StartWrite(next);
-    } else {
+    if (next != nullptr) this->StartWrite(next);
+    if (over) {
       this->Finish(status_);
+    } else {
+      on_written();
     }
   }
   void OnCancel() final { on_cancelled(); }

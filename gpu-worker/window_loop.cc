@@ -46,6 +46,18 @@ Status WindowLoop::at_boundary(std::function<void()> apply, std::function<void()
   return enqueue([&](Inbox& inbox) { inbox.changes.push_back({std::move(apply), std::move(then)}); });
 }
 
+Status WindowLoop::begin_recording(std::shared_ptr<RoutingLog> log, std::function<void()> then) {
+  return at_boundary([this, log = std::move(log)] { scheduler_.record_routing(log); }, std::move(then));
+}
+
+Status WindowLoop::end_recording(std::shared_ptr<RoutingLog> log, std::function<void()> then) {
+  return at_boundary(
+      [this, log = std::move(log)] {
+        if (scheduler_.recording() == log) scheduler_.record_routing(nullptr);
+      },
+      std::move(then));
+}
+
 void WindowLoop::stop() {
   {
     std::lock_guard lock(mutex_);

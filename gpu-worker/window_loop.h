@@ -43,6 +43,12 @@ class WindowLoop {
   // `then` afterwards on the event thread. The same errors.
   Status at_boundary(std::function<void()> apply, std::function<void()> then);
 
+  // Any thread: `log` gets the rows of every window from the next boundary on, in place of another one that
+  // did; end_recording() ends it if it still is the one. `then` afterwards on the event thread. The same
+  // errors.
+  Status begin_recording(std::shared_ptr<RoutingLog> log, std::function<void()> then);
+  Status end_recording(std::shared_ptr<RoutingLog> log, std::function<void()> then);
+
   // Ends running generations with kUnavailable, applies what is in the inbox, delivers all events and joins.
   void stop();
 

@@ -87,6 +87,7 @@ void WindowScheduler::run_window(std::vector<PostedEvent>& events) {
     sweep();
     return;
   }
+  if (recording_ != nullptr) log_routing(events);
   auto choice = choices_.begin();
   for (const Part& part : parts_) {
     Running& running = *part.running;
@@ -104,6 +105,22 @@ void WindowScheduler::run_window(std::vector<PostedEvent>& events) {
   }
   count_window(Clock::now() - begin);
   sweep();
+}
+
+// Before the events of the window: whoever hears of the last token finds its rows on their way.
+void WindowScheduler::log_routing(std::vector<PostedEvent>& events) {
+  routed_rows_.clear();
+  for (const Part& part : parts_) {
+    for (uint32_t i = 0; i < part.rows; ++i) {
+      const DeviceRow& row = rows_[part.first_row + i];
+      routed_rows_.push_back({.sequence = routing_sequence(row.sequence),
+                              .position = part.running->fed + i,
+                              .token = row.token,
+                              .is_prompt = row.is_prompt});
+    }
+  }
+  recording_->add(routed_rows_, options_.device->routed());
+  events.push_back({nullptr, {}, [log = recording_] { log->tell(); }});
 }
 
 void WindowScheduler::compose() {

@@ -16,6 +16,7 @@
 #include "gpu-worker/event_post.h"
 #include "gpu-worker/generation.h"
 #include "gpu-worker/loop_counters.h"
+#include "gpu-worker/routing_log.h"
 
 namespace strata::gpu_worker {
 
@@ -37,6 +38,10 @@ class WindowScheduler {
   void drop_cancelled(std::vector<PostedEvent>& events);
   void admit(std::shared_ptr<Generation> generation, std::vector<PostedEvent>& events);
   void end_all(const Status& why, std::vector<PostedEvent>& events);
+
+  // From the next window on `log` gets its rows; null: nobody does.
+  void record_routing(std::shared_ptr<RoutingLog> log) { recording_ = std::move(log); }
+  const std::shared_ptr<RoutingLog>& recording() const { return recording_; }
 
   bool idle() const { return running_.empty(); }
   bool decoding() const;  // the next window commits a generated token
@@ -71,6 +76,7 @@ class WindowScheduler {
   uint32_t chunk_rows(const Running& running) const;
   void take_choice(Running& running, RowChoice& choice, std::vector<PostedEvent>& events);
   void end(Running& running, GenerationEvent event, std::vector<PostedEvent>& events);
+  void log_routing(std::vector<PostedEvent>& events);
   void sweep();  // forgets those that have ended
   void count_window(Clock::duration took);
   GenerationEnded summary(const Running& running, EndReason reason) const;
@@ -83,6 +89,8 @@ class WindowScheduler {
   std::vector<Part> parts_;
   std::vector<DeviceRow> rows_;
   std::vector<RowChoice> choices_;
+  std::shared_ptr<RoutingLog> recording_;  // null: nobody records
+  std::vector<RoutedRow> routed_rows_;
 };
 
 }  // namespace strata::gpu_worker

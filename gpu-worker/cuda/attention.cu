@@ -22,8 +22,8 @@ uint32_t pieces(uint32_t count, uint32_t size) { return (count + size - 1) / siz
 ScoreTile tile_for(const AttentionArgs& args) {
   ScoreTile tile;
   const uint32_t attended = args.shape.attended_max(args.cache.capacity);
-  tile.score_stride = pieces(attended, 4) * 4;
-  tile.tiles_max = pieces(attended, kScoreTileMin);
+  tile.score_stride = score_stride(attended);
+  tile.tiles_max = score_tiles_max(attended);
   tile.row_floats = attention_scratch_floats(args.shape, args.cache.capacity);
   // One row: about a tile for each of an H200's 132 processors and kv heads. Many rows: fewer copies of the
   // queries.
@@ -116,11 +116,6 @@ void attend(const AttentionArgs& args, cudaStream_t stream) {
 }
 
 }  // namespace
-
-uint64_t attention_scratch_floats(const AttentionShape& shape, uint32_t capacity) {
-  const uint32_t attended = shape.attended_max(capacity);
-  return uint64_t{shape.heads} * (pieces(attended, 4) * 4 + pieces(attended, kScoreTileMin));
-}
 
 void attention(const AttentionArgs& args, cudaStream_t stream) {
   const AttentionShape& shape = args.shape;

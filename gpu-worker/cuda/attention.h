@@ -2,8 +2,7 @@
 // Attention of every row to its chosen blocks and the unfinished tail (dense layers: to everything), and the
 // heads' gates.
 
-#include <cuda_runtime.h>
-
+#include "gpu-worker/cuda/cuda_words.h"
 #include "gpu-worker/cuda/device_types.h"
 #include "gpu-worker/cuda/kv_cache.h"
 
@@ -20,9 +19,9 @@ struct AttentionArgs {
   const uint32_t* chosen = nullptr;  // (rows, B / r) of attention_blocks; null: every row attends to
                                      // everything, on dense layers and wherever no row has more than B / r
                                      // complete blocks (attention_blocks need not run then)
-  float* scratch = nullptr;  // (score_rows, attention_scratch_floats())
-  uint32_t score_rows = 0;   // rows that fit the scratch, at least 1; 512 fill an H200
-  FloatRows out;             // (rows, nq * d); data may be null if out_q8 is given
+  float* scratch = nullptr;          // (score_rows, attention_scratch_floats())
+  uint32_t score_rows = 0;           // rows that fit the scratch, at least 1; 512 fill an H200
+  FloatRows out;                     // (rows, nq * d); data may be null if out_q8 is given
   Q8Rows out_q8;  // the same as quantize_q8 gives it; data may be null. Needs d to be a multiple of 32
 };
 void attention(const AttentionArgs& args, cudaStream_t stream);

@@ -3,14 +3,12 @@
 // a head.
 
 #include "gpu-worker/cuda/attention.h"
+#include "gpu-worker/cuda/attention_scratch.h"
 #include "gpu-worker/cuda/quantize_block.cuh"
 #include "gpu-worker/cuda/radix_select.cuh"
 #include "gpu-worker/cuda/reductions.cuh"
 
 namespace strata::gpu_worker::cuda {
-
-// Tokens that one maximum of the scratch covers: the smallest tile of the scores' kernel.
-inline constexpr uint32_t kScoreTileMin = 16;
 
 // A tile of rows and its scratch. A row has scores (nq, score_stride), then maxima (nq, tiles_max) as
 // ordered_bits().

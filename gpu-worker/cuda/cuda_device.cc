@@ -12,6 +12,7 @@
 #include "gpu-worker/cuda/cpu_share.h"
 #include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/cuda/device_buffer.h"
+#include "gpu-worker/cuda/device_layout.h"
 #include "gpu-worker/cuda/expert_places.h"
 #include "gpu-worker/cuda/forward.h"
 #include "gpu-worker/cuda/mapped_boards.h"
@@ -28,8 +29,6 @@
 namespace strata::gpu_worker::cuda {
 namespace {
 
-// Changes of logits that windows can bring to the device; a request with more of them is sampled on the host.
-constexpr std::size_t kLogitChangesMax = 65536;
 // One small window in so many carries stage marks, and speaks for the others: they cost some percent there,
 // because kernels on both sides of a mark do not overlap. Large ones carry them always.
 constexpr uint64_t kMarkEvery = 64;
@@ -207,21 +206,15 @@ Status CudaDevice::Impl::allocate() {
                            .slot_bytes = memory.slot_bytes,
                            .experts_per_layer = experts_per_layer(*options.weights)});
 
-  const WindowShape largest{.rows = plan.limits.rows,
-                            .segments = plan.limits.segments,
-                            .logit_rows = plan.limits.logit_rows,
-                            .streams_experts = true,
-                            .uses_boards = true};
-  Placer counting;
-  place_input(config, largest, options.routing != nullptr, counting);
-  TRY(host_input, PinnedBuffer<std::byte>::create(counting.used_bytes()));
-  TRY(host_ids, PinnedBuffer<uint16_t>::create(uint64_t{layers} * plan.limits.rows * config.experts_used));
-  TRY(results, PinnedBuffer<SampleResult>::create(plan.limits.logit_rows));
-  TRY(changes, PinnedBuffer<LogitChange>::create(kLogitChangesMax));
-  TRY(mark_times, PinnedBuffer<uint64_t>::create(StageMarks::marks_max(layers)));
+  const PinnedCounts pinned = pinned_counts(config, plan);
+  TRY(host_input, PinnedBuffer<std::byte>::create(pinned.input_bytes));
+  TRY(host_ids, PinnedBuffer<uint16_t>::create(pinned.ids));
+  TRY(results, PinnedBuffer<SampleResult>::create(pinned.results));
+  TRY(changes, PinnedBuffer<LogitChange>::create(pinned.changes));
+  TRY(mark_times, PinnedBuffer<uint64_t>::create(pinned.marks));
   TRY(stop, PinnedBuffer<uint32_t>::create(1));
   stop.span()[0] = 0;
-  TRY(host_logits, PinnedBuffer<float>::create(config.vocab));
+  TRY(host_logits, PinnedBuffer<float>::create(pinned.logits));
   marks = StageMarks(mark_times.data());
 
   TRY_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -237,39 +230,34 @@ Status CudaDevice::Impl::allocate() {
 
 Status CudaDevice::Impl::make_forward() {
   const VramPlan& plan = options.plan;
-  const auto place = [&](Placer& placer, std::vector<Upload>* uploads) {
-    ForwardOptions made{
-        .weights = options.weights,
-        .model = place_model(*options.weights, placer, uploads),
-        .state = place_state(config, plan.memory.sequences, plan.memory.context_tokens, plan.kv, placer),
-        .buffers = place_buffers(*options.weights, plan.limits, placer),
-        .arena = arena.data(),
-        .staging = placer.take<std::byte>(plan.staging_slots() * plan.memory.slot_bytes),
-        .slot_bytes = plan.memory.slot_bytes,
-        .staging_slots = plan.staging_slots(),
-        .batch_experts = plan.batch_experts,
-        .experts_max = places.experts_max(),
-        .stop = stop.data(),
-        .changes = changes.data(),
-        .results = results.data()};
-    const uint64_t table = uint64_t{config.layers} * places.experts_max();
-    places_with_boards = placer.take<uint32_t>(table);
-    places_with_copies = placer.take<uint32_t>(table);
-    board_table = placer.take<BoardTable>(1);
-    board_tickets = placer.take<BoardTickets>(1);
-    device_input = placer.take<std::byte>(host_input.size());
-    made.places_with_boards = places_with_boards;
-    made.places_with_copies = places_with_copies;
-    made.boards = board_table;
-    made.tickets = board_tickets;
-    return made;
-  };
   Placer counting;
-  place(counting, nullptr);
+  lay_out(*options.weights, plan, counting, nullptr);
   TRY(block, DeviceBuffer<std::byte>::create(counting.used_bytes()));
   Placer placer(block.data());
   std::vector<Upload> uploads;
-  ForwardOptions made = place(placer, &uploads);
+  DeviceLayout layout = lay_out(*options.weights, plan, placer, &uploads);
+  places_with_boards = layout.places_with_boards;
+  places_with_copies = layout.places_with_copies;
+  board_table = layout.boards;
+  board_tickets = layout.tickets;
+  device_input = layout.input;
+  ForwardOptions made{.weights = options.weights,
+                      .model = std::move(layout.model),
+                      .state = std::move(layout.state),
+                      .buffers = layout.buffers,
+                      .arena = arena.data(),
+                      .staging = layout.staging,
+                      .slot_bytes = plan.memory.slot_bytes,
+                      .staging_slots = plan.staging_slots(),
+                      .batch_experts = plan.batch_experts,
+                      .places_with_boards = places_with_boards,
+                      .places_with_copies = places_with_copies,
+                      .experts_max = places.experts_max(),
+                      .boards = board_table,
+                      .tickets = board_tickets,
+                      .stop = stop.data(),
+                      .changes = changes.data(),
+                      .results = results.data()};
   state = made.state;
   device_ids = made.buffers.ids;
   device_logits = made.buffers.logits;
@@ -278,7 +266,7 @@ Status CudaDevice::Impl::make_forward() {
                            stream));
   TRY_OK(upload_weights(uploads));
   TRY(ExpertStream copies, ExpertStream::create({.weights = options.weights,
-                                                 .staging = const_cast<std::byte*>(made.staging),
+                                                 .staging = layout.staging,
                                                  .slot_bytes = plan.memory.slot_bytes,
                                                  .batch_experts = plan.batch_experts,
                                                  .ring_batches = plan.ring_batches}));
@@ -569,6 +557,7 @@ void CudaDevice::Impl::count_uses(std::span<const DeviceRow> rows) {
 }
 
 Result<std::unique_ptr<CudaDevice>> CudaDevice::create(const CudaDeviceOptions& options) {
+  CHECK(options.routing == nullptr || options.plan.forced_routing, "the plan has no room for forced routing");
   auto impl = std::make_unique<Impl>(options);
   TRY_OK(impl->allocate());
   // Before anything of the file is registered: a copy's source must not lie half within such memory.
@@ -636,6 +625,12 @@ Status CudaDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
 
 uint32_t CudaDevice::prompt_multiple() const {
   return impl_->options.plan.limits.chunked_delta ? kDeltaChunk : 1;
+}
+
+std::span<const uint16_t> CudaDevice::routed() const {
+  const std::size_t picks =
+      std::size_t{impl_->config.layers} * impl_->shape.rows * impl_->config.experts_used;
+  return {impl_->host_ids.data(), picks};
 }
 
 StageSeconds CudaDevice::take_stages() { return std::exchange(impl_->stages, StageSeconds{}); }

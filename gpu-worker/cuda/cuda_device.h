@@ -44,6 +44,7 @@ class CudaDevice final : public Device {
   void close_sequence(SequenceId id) override;
   Status run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) override;
   uint32_t prompt_multiple() const override;
+  std::span<const uint16_t> routed() const override;
   StageSeconds take_stages() override;
   ArenaHandle arena() const override;
   ResidentTable& residents() override;

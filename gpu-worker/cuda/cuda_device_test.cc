@@ -94,8 +94,7 @@ class Host {
     settings.engine_prefill_chunk_tokens.set(config::Count(chunk));
     settings.cpu_experts_workers.set(0);
     CHECK(settings.find("experts.slots")->parse("0").ok());
-    auto plan = make_plan(weights.config, settings, context,
-                          plan_input(weights, context, sys::available_memory_bytes()));
+    auto plan = make_host_plan(weights, settings, context, sys::available_memory_bytes());
     CHECK(plan.has_value(), "{}", plan.error().message());
     workers_ = std::make_unique<ExpertWorkers>(
         ExpertWorkersOptions{.run_id = "cudatesthost", .geometry = plan->board, .expected = 0});
@@ -307,6 +306,39 @@ TEST_F(FastCudaDeviceTest, IsNearTheHostDeviceHoweverAPromptIsCutAtItsMultiple) 
 TEST_F(FastCudaDeviceTest, IsNotThereUnlessAskedFor) {
   Cuda cuda(tiny_weights(), setup_with("reproducible"));
   EXPECT_EQ(cuda.device().prompt_multiple(), 1U);
+}
+
+TEST_F(CudaDeviceTest, SaysWhichExpertsTheRowsOfAWindowUsed) {
+  const Tokens tokens = made_up_tokens(tiny_weights(), 12, 4);
+  const auto routed = [&](Device& device) {
+    const SequenceId id = device.open_sequence().value();
+    std::vector<std::vector<uint16_t>> windows;
+    for (const auto& [first, count] : {std::pair<std::size_t, std::size_t>{0, 7}, {7, 1}, {8, 4}}) {
+      std::vector<DeviceRow> rows;
+      for (std::size_t i = 0; i < count; ++i)
+        rows.push_back({.sequence = id, .token = tokens[first + i], .is_prompt = true, .sample = {}});
+      std::vector<RowChoice> choices;
+      EXPECT_TRUE(device.run_window(rows, choices).ok());
+      EXPECT_EQ(device.routed().size(),
+                count * tiny_weights().config.layers * tiny_weights().config.experts_used);
+      windows.emplace_back(device.routed().begin(), device.routed().end());
+    }
+    return windows;
+  };
+  Host host(tiny_weights());
+  Cuda cuda(tiny_weights(), {.slots = "50%"});
+  EXPECT_EQ(routed(cuda.device()), routed(host.device()));
+}
+
+TEST_F(CudaDeviceTest, TakesTheMemoryOfThePlanAndNoMore) {
+  const auto before = open_gpu();
+  ASSERT_TRUE(before) << before.error().message();
+  const Cuda cuda(demo_weights(), {.slots = "50%"});
+  const auto after = open_gpu();
+  ASSERT_TRUE(after);
+  const uint64_t taken = before->free_bytes - after->free_bytes, planned = cuda.plan().memory.total_bytes();
+  EXPECT_GE(taken, planned);
+  EXPECT_LE(taken, planned + (uint64_t{32} << 20)) << "what a GPU's allocator rounds up";
 }
 
 TEST_F(CudaDeviceTest, RefusesWindowsThatMakeNoSense) {

@@ -1,4 +1,5 @@
 #include "gpu-worker/cuda/cuda_device.h"
+#include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/device_factory.h"
 #include "services/expert/thread_plan.h"
 #include "services/obs/log.h"
@@ -37,7 +38,8 @@ Result<std::unique_ptr<DeviceFactory>> cuda_device_factory(const DeviceInputs& i
   if (inputs.settings->numerics() == "exact")
     return fail(Code::kUnimplemented,
                 "numerics: exact is for the host device only; device.type: cuda has reproducible and fast");
-  TRY(const auto vram, cuda::open_gpu());
+  TRY(auto vram, cuda::open_gpu());
+  vram.chunks_delta = cuda::can_chunk_delta_net(inputs.weights->config.state_dim);
   TRY(auto plan, cuda::make_vram_plan(*inputs.weights, *inputs.settings, inputs.context_tokens, vram));
   if (inputs.settings->numerics() == "fast" && !plan.limits.chunked_delta) {
     obs::warn("device",

@@ -3,8 +3,7 @@
 // the recurrent form: any cut of a sequence into windows gives the same bits. For numerics: fast the full
 // chunks of prompts are computed in the chunked form, which agrees to about 1e-5 (docs/decisions/040).
 
-#include <cuda_runtime.h>
-
+#include "gpu-worker/cuda/cuda_words.h"
 #include "gpu-worker/cuda/device_types.h"
 #include "gpu-worker/cuda/products_f32.h"
 

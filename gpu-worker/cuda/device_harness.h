@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpu-worker/cuda/cuda_device.h"
+#include "gpu-worker/cuda/delta_net.h"
 #include "services/base/check.h"
 #include "services/config/settings.h"
 
@@ -21,6 +22,7 @@ class DeviceHarness {
       : weights_(weights) {
     auto vram = open_gpu();
     CHECK(vram.has_value(), "{}", vram.error().message());
+    vram->chunks_delta = can_chunk_delta_net(weights.config.state_dim);
     auto plan = make_vram_plan(weights, settings, context_tokens, *vram);
     CHECK(plan.has_value(), "{}", plan.error().message());
     plan_ = *plan;

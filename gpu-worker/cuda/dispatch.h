@@ -4,8 +4,7 @@
 // (services/shm/board.h). The boards lie in page-locked shared memory: kernels write the requests, ring, and
 // await the answers, so that no host thread stands between a layer and its experts.
 
-#include <cuda_runtime.h>
-
+#include "gpu-worker/cuda/cuda_words.h"
 #include "gpu-worker/cuda/device_types.h"
 #include "gpu-worker/cuda/experts.h"
 #include "services/base/limits.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gpu-worker/cuda/experts_workspace.h"
 #include "gpu-worker/cuda/products_q8_source.h"
 #include "gpu-worker/cuda/quantize.h"
 #include "services/base/check.h"
@@ -11,35 +12,6 @@ namespace strata::gpu_worker::cuda {
 namespace {
 
 bool is_float(TensorType type) { return gguf::tensor_type_info(type).block_values == 1; }
-
-uint32_t groups_max(const LayerExpertsView& experts, uint32_t pairs) {
-  return std::min(pairs, experts.count);
-}
-
-// Rows of working memory belong to the pairs in the order of the list.
-struct Workspace {
-  FloatRows gate, up;  // (pairs, width)
-  Q8Rows h;            // (pairs, width), or in `gate` as floats
-  uint32_t* tile_ends = nullptr;
-  uint64_t bytes = 0;
-};
-Workspace divide(const LayerExpertsView& experts, uint32_t pairs, std::byte* at) {
-  Workspace w;
-  const auto take = [&](uint64_t bytes) {
-    std::byte* part = at + w.bytes;
-    w.bytes += (bytes + 63) / 64 * 64;
-    return part;
-  };
-  const uint64_t width = experts.width();
-  w.gate = {reinterpret_cast<float*>(take(pairs * width * sizeof(float))), width};
-  w.up = {reinterpret_cast<float*>(take(pairs * width * sizeof(float))), width};
-  if (!is_float(experts.down.type)) {
-    w.h = {.data = nullptr, .stride = q8_row_stride(experts.width()), .cols = experts.width()};
-    w.h.data = take(pairs * w.h.stride);
-  }
-  w.tile_ends = reinterpret_cast<uint32_t*>(take(groups_max(experts, pairs) * sizeof(uint32_t)));
-  return w;
-}
 
 SourceMatrix matrix_of(const ExpertPart& part, FloatRows out) {
   return {.offset = part.offset,
@@ -53,11 +25,12 @@ SourceMatrix matrix_of(const ExpertPart& part, FloatRows out) {
 // Products of the groups with parts that have not been computed yet.
 class GroupProducts {
  public:
-  GroupProducts(const ExpertsArgs& args, const Workspace& workspace, cudaStream_t stream) : stream_(stream) {
+  GroupProducts(const ExpertsArgs& args, const ExpertsWorkspace& workspace, cudaStream_t stream)
+      : stream_(stream) {
     launch_.source.hits = args.hits;
     launch_.source.top_k = args.top_k;
     launch_.pairs_max = args.rows * args.top_k;
-    launch_.groups_max = groups_max(args.experts, launch_.pairs_max);
+    launch_.groups_max = expert_groups_max(args.experts, launch_.pairs_max);
     launch_.tokens_expected = launch_.pairs_max / launch_.groups_max;
     if (args.groups_max != 0) launch_.groups_max = std::min(launch_.groups_max, args.groups_max);
     launch_.tokens_max = args.rows;
@@ -110,10 +83,6 @@ class GroupProducts {
 
 }  // namespace
 
-uint64_t experts_workspace_bytes(const LayerExpertsView& experts, uint32_t pairs) {
-  return divide(experts, pairs, nullptr).bytes;
-}
-
 void compute_experts(const ExpertsArgs& args, cudaStream_t stream) {
   const LayerExpertsView& experts = args.experts;
   CHECK(experts.up.rows == experts.width() && experts.down.cols == experts.width() &&
@@ -121,7 +90,7 @@ void compute_experts(const ExpertsArgs& args, cudaStream_t stream) {
         "an expert of gate {}, up {}, down {}", experts.width(), experts.up.rows, experts.down.cols);
   const uint32_t pairs = args.rows * args.top_k;
   if (pairs == 0) return;
-  const Workspace w = divide(experts, pairs, args.workspace);
+  const ExpertsWorkspace w = divide_workspace(experts, pairs, args.workspace);
 
   GroupProducts products(args, w, stream);
   const SourceMatrix gate = matrix_of(experts.gate, w.gate), up = matrix_of(experts.up, w.up);

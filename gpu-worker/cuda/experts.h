@@ -2,8 +2,7 @@
 // The routed experts of a layer whose weights lie in device memory ("hits"): parts[pair] = expert(x row) with
 // the bits of expert::compute_expert, for all types and any number of tokens an expert.
 
-#include <cuda_runtime.h>
-
+#include "gpu-worker/cuda/cuda_words.h"
 #include "gpu-worker/cuda/device_types.h"
 
 namespace strata::gpu_worker::cuda {

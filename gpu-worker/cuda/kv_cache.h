@@ -4,10 +4,10 @@
 // stored key (after norm and rotation) and value once; sums, softmax and block choice keep their order and
 // their float32.
 
-#include <cuda_runtime.h>
-
 #include <cstddef>
 #include <cstdint>
+
+#include "gpu-worker/cuda/cuda_words.h"
 
 namespace strata::gpu_worker::cuda {
 

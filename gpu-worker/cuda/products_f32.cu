@@ -38,11 +38,6 @@ FloatJob float_job(const ProductJob& product, Finish finish) {
           .shape = {}};
 }
 
-uint64_t scratch_floats(uint32_t weight_rows, uint32_t cols, uint32_t rows) {
-  if (rows < kManyRows) return 0;
-  return (packed_tiles(weight_rows) + packed_tiles(rows)) * packed_tile_floats(cols) + kPartFloats;
-}
-
 void multiply_f32(std::span<const ProductJob> products, FloatRows x, uint32_t rows, cudaStream_t stream,
                   FloatScratch scratch) {
   CHECK(products.size() <= kProductJobsMax, "{} products", products.size());

@@ -2,10 +2,9 @@
 // Products of weights of any type with float32 activations: what docs/model.md lists as "float32 always"
 // (stream mixers, router, shared expert's gate, alpha and beta, indexer), and every matrix of a float type.
 
-#include <cuda_runtime.h>
-
 #include <span>
 
+#include "gpu-worker/cuda/cuda_words.h"
 #include "gpu-worker/cuda/product_job.h"
 
 namespace strata::gpu_worker::cuda {

@@ -7,10 +7,9 @@
 // activations and weights that a multiprocessor has to read, since its registers hold only an eighth of the
 // lanes of eight times as many products.
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
+#include "gpu-worker/cuda/cuda_words.h"
 #include "gpu-worker/cuda/device_types.h"
 #include "gpu-worker/cuda/product_job.h"
 

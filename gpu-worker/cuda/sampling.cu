@@ -3,40 +3,25 @@
 #include "gpu-worker/cuda/launch.h"
 #include "gpu-worker/cuda/radix_select.cuh"
 #include "gpu-worker/cuda/sampling_draw.cuh"
+#include "gpu-worker/cuda/sampling_scratch.h"
 #include "services/base/check.h"
 
 namespace strata::gpu_worker::cuda {
 namespace {
 
-constexpr uint32_t kChunk = 2048;  // tokens of one block: 122 blocks a row with 248320 tokens
 constexpr uint32_t kScanThreads = 256;
 constexpr uint32_t kFinishThreads = 1024;
-static_assert(kFinishThreads >= kSampleTopKMax && kChunk >= kSampleTopKMax);
+static_assert(kFinishThreads >= kSampleTopKMax);
 
-// What one chunk says of itself.
-struct ChunkSummary {
-  uint64_t best = 0;  // largest token_key() of the changed logits; 0: none may be chosen
-  double sum = 0;     // of exp(logit - largest), unmodified logits
-  float largest = 0;  // of the unmodified logits
-  uint32_t all_finite = 0;
-  uint32_t differ = 0;  // from the row's first logit
-};
-
-// The scratch of a row: summaries (chunks), candidates of the draw (chunks, top_k), of the log-probabilities
-// (chunks, top_logprobs).
 struct RowScratch {
   ChunkSummary* summaries;
   uint64_t* candidates;
   uint64_t* top;
 };
-__host__ __device__ uint32_t chunk_count(uint32_t vocab) { return (vocab + kChunk - 1) / kChunk; }
-__host__ __device__ uint64_t row_scratch_bytes(uint32_t vocab) {
-  return uint64_t{chunk_count(vocab)} *
-         (sizeof(ChunkSummary) + (kSampleTopKMax + kTopLogprobsMax) * sizeof(uint64_t));
-}
 __device__ RowScratch row_scratch(const SampleArgs& args, uint32_t row) {
-  const uint32_t chunks = chunk_count(args.vocab);
-  auto* summaries = reinterpret_cast<ChunkSummary*>(args.scratch + row * row_scratch_bytes(args.vocab));
+  const uint32_t chunks = sample_chunks(args.vocab);
+  auto* summaries =
+      reinterpret_cast<ChunkSummary*>(args.scratch + row * sample_row_scratch_bytes(args.vocab));
   auto* candidates = reinterpret_cast<uint64_t*>(summaries + chunks);
   return {summaries, candidates, candidates + uint64_t{chunks} * kSampleTopKMax};
 }
@@ -86,13 +71,13 @@ __device__ bool wants_candidates(const SampleRow& request) {
 
 // Grid: (chunks, rows).
 __global__ void __launch_bounds__(kScanThreads) scan_kernel(SampleArgs args) {
-  __shared__ float original[kChunk], changed[kChunk];
+  __shared__ float original[kSampleChunk], changed[kSampleChunk];
   __shared__ RadixShared radix;
   __shared__ Totals totals;
   const SampleRow request = args.requests[blockIdx.y];
   const float* logits = args.logits + uint64_t{blockIdx.y} * args.vocab;
   const RowScratch scratch = row_scratch(args, blockIdx.y);
-  const uint32_t begin = blockIdx.x * kChunk, tokens = min(kChunk, args.vocab - begin);
+  const uint32_t begin = blockIdx.x * kSampleChunk, tokens = min(kSampleChunk, args.vocab - begin);
 
   const float first = logits[0];
   float largest = -__builtin_inff();
@@ -167,7 +152,7 @@ __device__ void order_candidates(const uint64_t* candidates, uint32_t chunks, ui
 
 __device__ void fill_logprobs(const SampleArgs& args, const SampleRow& request, const RowScratch& scratch,
                               const float* logits, FinishShared& shared, int32_t chosen) {
-  const uint32_t chunks = chunk_count(args.vocab), thread = threadIdx.x;
+  const uint32_t chunks = sample_chunks(args.vocab), thread = threadIdx.x;
   SampleResult& result = args.results[blockIdx.x];
   float largest = -__builtin_inff();
   for (uint32_t c = thread; c < chunks; c += blockDim.x)
@@ -205,7 +190,7 @@ __global__ void __launch_bounds__(kFinishThreads) finish_kernel(SampleArgs args)
   __shared__ FinishShared shared;
   const SampleRow request = args.requests[blockIdx.x];
   const RowScratch scratch = row_scratch(args, blockIdx.x);
-  const uint32_t chunks = chunk_count(args.vocab), thread = threadIdx.x;
+  const uint32_t chunks = sample_chunks(args.vocab), thread = threadIdx.x;
   uint64_t best = 0;
   uint32_t all_finite = 1, differ = args.vocab == 1 ? 1 : 0;
   for (uint32_t c = thread; c < chunks; c += blockDim.x) {
@@ -254,12 +239,10 @@ __global__ void __launch_bounds__(kFinishThreads) finish_kernel(SampleArgs args)
 
 }  // namespace
 
-uint64_t sampling_scratch_bytes(uint32_t rows, uint32_t vocab) { return rows * row_scratch_bytes(vocab); }
-
 void sample(const SampleArgs& args, cudaStream_t stream) {
   CHECK(args.rows > 0 && args.rows <= 65535 && args.vocab > 0, "{} rows, {} tokens", args.rows, args.vocab);
   launch(scan_kernel,
-         {.grid = dim3(chunk_count(args.vocab), args.rows), .block = dim3(kScanThreads), .shared_bytes = 0},
+         {.grid = dim3(sample_chunks(args.vocab), args.rows), .block = dim3(kScanThreads), .shared_bytes = 0},
          stream, args);
   launch(finish_kernel, {.grid = dim3(args.rows), .block = dim3(kFinishThreads), .shared_bytes = 0}, stream,
          args);

@@ -3,11 +3,10 @@
 // token as model::Sampler. Not everything: see sampled_on_device(). The caller copies the logits of other
 // rows to the host and uses model::Sampler.
 
-#include <cuda_runtime.h>
-
 #include <span>
 #include <vector>
 
+#include "gpu-worker/cuda/cuda_words.h"
 #include "gpu-worker/cuda/device_types.h"
 #include "services/model/sampling.h"
 

@@ -2,10 +2,9 @@
 // Where the time of a window goes: a mark between two stages writes the device's clock. Marks are nodes of
 // their own, so only some windows have them, and speak for the others.
 
-#include <cuda_runtime.h>
-
 #include <vector>
 
+#include "gpu-worker/cuda/cuda_words.h"
 #include "gpu-worker/loop_counters.h"
 
 namespace strata::gpu_worker::cuda {

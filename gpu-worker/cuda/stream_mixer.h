@@ -1,8 +1,7 @@
 #pragma once
 // Reading and writing the residual streams, as model::StreamMixer does it (model-qwen4exp section 4).
 
-#include <cuda_runtime.h>
-
+#include "gpu-worker/cuda/cuda_words.h"
 #include "gpu-worker/cuda/device_types.h"
 #include "gpu-worker/cuda/products_f32.h"
 

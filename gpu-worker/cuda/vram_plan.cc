@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
-#include "gpu-worker/cuda/delta_net.h"
-#include "gpu-worker/cuda/device_model.h"
-#include "gpu-worker/cuda/device_state.h"
-#include "gpu-worker/cuda/window_input.h"
-#include "services/base/check.h"
+#include "gpu-worker/cuda/device_layout.h"
 #include "services/expert/thread_plan.h"
 #include "services/shm/arena.h"
+#include "services/shm/residency_table.h"
+#include "services/shm/usage_board.h"
 
 namespace strata::gpu_worker::cuda {
 namespace {
@@ -32,24 +30,11 @@ KvFormat kv_format(const config::Settings& settings) {
   return settings.device_kv() == "int8" ? KvFormat::kQ8 : KvFormat::kF16;
 }
 
-template <class Place>
-uint64_t counted(const Place& place) {
-  Placer placer;
-  place(placer);
-  return placer.used_bytes();
-}
+uint64_t left_of(uint64_t all, uint64_t used) { return all > used ? all - used : 0; }
 
-// Buffers and inputs of windows with prompt chunks of so many tokens.
-uint64_t buffer_bytes(const model::ModelWeights& weights, const VramPlan& plan, bool forced_routing) {
-  const WindowShape largest{.rows = plan.limits.rows,
-                            .segments = plan.limits.segments,
-                            .logit_rows = plan.limits.logit_rows,
-                            .streams_experts = true,
-                            .uses_boards = true};
-  return counted([&](Placer& placer) {
-    place_buffers(weights, plan.limits, placer);
-    place_input(weights.config, largest, forced_routing, placer);
-  });
+DeviceLayout::Bytes layout_bytes(const model::ModelWeights& weights, const VramPlan& plan) {
+  Placer counting;
+  return lay_out(weights, plan, counting, nullptr).bytes;
 }
 
 void set_chunk(VramPlan& plan, uint32_t chunk_tokens) {
@@ -57,23 +42,23 @@ void set_chunk(VramPlan& plan, uint32_t chunk_tokens) {
   plan.memory.window_rows_max = plan.limits.rows = plan.memory.sequences + chunk_tokens;
 }
 
-}  // namespace
-
-uint64_t available_vram(const config::Settings& settings, const VramInput& vram) {
-  const uint64_t used = vram.total_bytes - vram.free_bytes;
-  const uint64_t card =
-      std::min(settings.device_vram_budget().bytes.value_or(vram.total_bytes), vram.total_bytes);
-  const uint64_t reserve =
-      settings.device_vram_reserve().bytes.value_or(std::min(card / kReserveShare, kReserveMax));
-  // What a budget leaves of the card is a reserve, too.
-  const uint64_t beside = vram.total_bytes - card;
-  const uint64_t taken = used + (reserve > beside ? reserve - beside : 0);
-  return card > taken ? card - taken : 0;
+// What the worker takes of the host's memory: none of it is swapped.
+void add_host_items(const model::ModelConfig& config, const config::Settings& settings, VramPlan& plan) {
+  MemoryPlan& memory = plan.memory;
+  const uint32_t workers = expert::worker_count(settings);
+  memory.host_items.push_back({"boards", (workers + 1) * memory.board.segment_bytes(),
+                               fmt::format("dispatch boards of {} expert workers and one more", workers),
+                               "cpu_experts.workers or engine.prefill_chunk_tokens"});
+  memory.host_items.push_back({"windows", pinned_counts(config, plan).bytes(),
+                               "page-locked inputs and results of windows", "engine.prefill_chunk_tokens"});
+  memory.host_items.push_back({"tables",
+                               shm::UsageBoard::bytes_needed(config.layers, plan.experts_max) +
+                                   shm::ResidencyTable::bytes_needed(memory.slots),
+                               "usage counts and the residency table", ""});
 }
 
-Result<VramPlan> make_vram_plan(const model::ModelWeights& weights, const config::Settings& settings,
-                                uint32_t context_tokens, const VramInput& vram) {
-  const model::ModelConfig& config = weights.config;
+// One size of attention blocks is all that the device knows.
+Status check_blocks(const model::ModelConfig& config) {
   uint32_t block_tokens = 0;
   for (const uint32_t tokens : config.block_tokens) {
     if (tokens != 0 && block_tokens != 0 && tokens != block_tokens)
@@ -83,70 +68,92 @@ Result<VramPlan> make_vram_plan(const model::ModelWeights& weights, const config
                   block_tokens, tokens);
     block_tokens = std::max(block_tokens, tokens);
   }
+  return {};
+}
+
+}  // namespace
+
+VramShares vram_shares(const config::Settings& settings, const VramInput& vram) {
+  const uint64_t card =
+      std::min(settings.device_vram_budget().bytes.value_or(vram.total_bytes), vram.total_bytes);
+  const uint64_t reserve =
+      settings.device_vram_reserve().bytes.value_or(std::min(card / kReserveShare, kReserveMax));
+  // What a budget leaves of the card is a reserve, too.
+  VramShares shares{.in_use = vram.total_bytes - vram.free_bytes, .beyond_budget = vram.total_bytes - card};
+  shares.reserve = left_of(reserve, shares.beyond_budget);
+  shares.available = left_of(card, shares.in_use + shares.reserve);
+  return shares;
+}
+
+Result<VramPlan> lay_out_vram(const model::ModelWeights& weights, const config::Settings& settings,
+                              uint32_t context_tokens, const VramInput& vram) {
+  TRY_OK(check_blocks(weights.config));
   VramPlan plan;
   MemoryPlan& memory = plan.memory;
-  uint32_t experts_max = 0;
   for (const model::LayerWeights& layer : weights.layers) {
     memory.experts_total += layer.moe.experts.count;
-    experts_max = std::max(experts_max, layer.moe.experts.count);
+    plan.experts_max = std::max(plan.experts_max, layer.moe.experts.count);
   }
   memory.on_gpu = true;
   memory.sequences = settings.engine_sequences();
   memory.context_tokens = context_tokens;
   memory.slot_bytes = shm::arena_slot_bytes(weights.max_expert_record_bytes());
-  memory.available_bytes = available_vram(settings, vram);
+  const VramShares shares = vram_shares(settings, vram);
+  memory.available_bytes = shares.available;
+  memory.set_aside = {{"in use", shares.in_use, "the driver and other programs", ""},
+                      {"reserve", shares.reserve, "stays free (device.vram_reserve)", ""}};
+  if (shares.beyond_budget > 0)
+    memory.set_aside.push_back({"not used", shares.beyond_budget, "beyond device.vram_budget", ""});
   plan.kv = kv_format(settings);
-  plan.batch_experts = std::min(kBatchExperts, experts_max);
+  plan.forced_routing = !settings.engine_synthetic_routing().empty();
+  plan.batch_experts = std::min(kBatchExperts, plan.experts_max);
   plan.limits = {.rows = 0,
                  .segments = memory.sequences,
                  .logit_rows = memory.sequences,
                  .context_tokens = context_tokens,
-                 .batches = (experts_max + plan.batch_experts - 1) / plan.batch_experts,
-                 .chunked_delta = settings.numerics() == "fast" && can_chunk_delta_net(config.state_dim)};
+                 .batches = (plan.experts_max + plan.batch_experts - 1) / plan.batch_experts,
+                 .chunked_delta = settings.numerics() == "fast" && vram.chunks_delta};
 
-  const uint64_t weights_bytes = counted([&](Placer& placer) { place_model(weights, placer, nullptr); });
-  const uint64_t state_bytes = counted(
-      [&](Placer& placer) { place_state(config, memory.sequences, context_tokens, plan.kv, placer); });
-  const auto left_of = [](uint64_t all, uint64_t used) { return all > used ? all - used : 0; };
-  const uint64_t left_with_ring = left_of(memory.available_bytes, weights_bytes + state_bytes);
+  const auto chosen_chunk = settings.engine_prefill_chunk_tokens().number;
+  set_chunk(plan, std::min(chosen_chunk.value_or(kPrefillChunkTokensMax), context_tokens));
+  DeviceLayout::Bytes bytes = layout_bytes(weights, plan);
+  const uint64_t left_with_ring = left_of(memory.available_bytes, bytes.weights + bytes.state);
   plan.ring_batches = static_cast<uint32_t>(
       std::clamp<uint64_t>(left_with_ring / kRingShare / (plan.batch_experts * memory.slot_bytes),
                            kRingBatchesMin, kRingBatchesMax));
-  const uint64_t staging_bytes = plan.staging_slots() * memory.slot_bytes;
-  const uint64_t left = left_of(left_with_ring, staging_bytes);
-
-  const bool forced_routing = !settings.engine_synthetic_routing().empty();
-  const auto chosen_chunk = settings.engine_prefill_chunk_tokens().number;
-  set_chunk(plan, std::min(chosen_chunk.value_or(kPrefillChunkTokensMax), context_tokens));
+  const uint64_t left = left_of(left_with_ring, plan.staging_slots() * memory.slot_bytes);
+  bytes = layout_bytes(weights, plan);
   while (!chosen_chunk && memory.prefill_chunk_tokens > kChunkTokensMin &&
-         buffer_bytes(weights, plan, forced_routing) > left / kChunkShare) {
+         bytes.buffers > left / kChunkShare) {
     set_chunk(plan, memory.prefill_chunk_tokens / 2);
+    bytes = layout_bytes(weights, plan);
   }
-  const uint64_t buffers_bytes = buffer_bytes(weights, plan, forced_routing);
   const uint32_t board_tokens = std::min(plan.limits.rows, kBoardTokensMax);
-  memory.board = {
-      .hidden = config.hidden, .tokens_max = board_tokens, .pairs_max = board_tokens * config.experts_used};
+  memory.board = {.hidden = weights.config.hidden,
+                  .tokens_max = board_tokens,
+                  .pairs_max = board_tokens * weights.config.experts_used};
   // What does not fit a board is copied.
   plan.stream_rows_min = std::min(settings.experts_stream_tokens_min(), board_tokens + 1);
 
-  memory.items.push_back(
-      {"weights", weights_bytes, "everything but routed experts and tables", "a smaller model"});
-  memory.items.push_back({"kv", state_bytes,
-                          fmt::format("{} sequences of {} tokens", memory.sequences, context_tokens),
-                          "engine.context_tokens, engine.sequences or device.kv"});
-  memory.items.push_back({"buffers", buffers_bytes, fmt::format("windows of up to {} rows", plan.limits.rows),
-                          "engine.prefill_chunk_tokens"});
-  memory.items.push_back({"staging", staging_bytes,
-                          fmt::format("{} experts on their way to a prompt", plan.staging_slots()),
-                          "a smaller model"});
-  const uint64_t automatic = std::min<uint64_t>(
-      memory.experts_total, left_of(memory.available_bytes, memory.total_bytes()) / memory.slot_bytes);
-  memory.slots = static_cast<uint32_t>(settings.experts_slots().of(memory.experts_total, automatic));
-  memory.items.push_back(
-      {"arena", memory.slots * memory.slot_bytes,
-       fmt::format("{} of {} experts, {} bytes each", memory.slots, memory.experts_total, memory.slot_bytes),
-       "experts.slots"});
-  TRY_OK(check_fits(memory));
+  memory.items = {
+      {"weights", bytes.weights, "everything but routed experts and tables", ""},
+      {"kv", bytes.state, fmt::format("{} sequences of {} tokens", memory.sequences, context_tokens),
+       "engine.context_tokens, engine.sequences or device.kv"},
+      {"buffers", bytes.buffers, fmt::format("windows of up to {} rows", plan.limits.rows),
+       "engine.prefill_chunk_tokens"},
+      {"staging", bytes.staging, fmt::format("{} experts on their way to a prompt", plan.staging_slots()),
+       ""},
+      {"tables", bytes.tables, "places of experts, dispatch boards", ""}};
+  add_arena(memory, settings,
+            std::min<uint64_t>(memory.experts_total, memory.left_bytes() / memory.slot_bytes));
+  add_host_items(weights.config, settings, plan);
+  return plan;
+}
+
+Result<VramPlan> make_vram_plan(const model::ModelWeights& weights, const config::Settings& settings,
+                                uint32_t context_tokens, const VramInput& vram) {
+  TRY(VramPlan plan, lay_out_vram(weights, settings, context_tokens, vram));
+  TRY_OK(check_fits(plan.memory));
   return plan;
 }
 

@@ -49,13 +49,18 @@ class WindowEnd {
 
 }  // namespace
 
-// Notes where the forward pass is, for the watchdog, on the way to the dispatch.
+// Notes where the forward pass is, for the watchdog, and what the router chose, on the way to the dispatch.
 class HostDevice::TracedExperts final : public model::MoeExecutor {
  public:
-  explicit TracedExperts(ExpertDispatch& dispatch) : dispatch_(dispatch) {}
+  TracedExperts(ExpertDispatch& dispatch, std::size_t routed_max) : dispatch_(dispatch) {
+    routed_.reserve(routed_max);
+  }
 
+  std::span<const uint16_t> routed() const { return routed_; }
+  void begin_window() { routed_.clear(); }
   void begin(const model::RoutedLayer& routed) override {
     layer.store(routed.layer, std::memory_order_relaxed);
+    routed_.insert(routed_.end(), routed.experts, routed.experts + std::size_t{routed.tokens} * routed.top_k);
     doing.store("dispatching experts", std::memory_order_relaxed);
     dispatch_.begin(routed);
     doing.store("shared expert", std::memory_order_relaxed);
@@ -72,7 +77,10 @@ class HostDevice::TracedExperts final : public model::MoeExecutor {
 
  private:
   ExpertDispatch& dispatch_;
+  std::vector<uint16_t> routed_;  // (layers, rows, k) of the window
 };
+
+std::span<const uint16_t> HostDevice::routed() const { return experts_->routed(); }
 
 Result<std::unique_ptr<HostDevice>> HostDevice::create(const HostDeviceOptions& options) {
   const MemoryPlan& plan = options.plan;
@@ -107,7 +115,8 @@ HostDevice::HostDevice(const HostDeviceOptions& options, shm::Segment arena, shm
                  .usage = &usage_,
                  .parallel = &parallel_,
                  .tokens_max = options.plan.window_rows_max}),
-      experts_(std::make_unique<TracedExperts>(dispatch_)),
+      experts_(std::make_unique<TracedExperts>(
+          dispatch_, routed_picks_max(options.weights->config, options.plan.window_rows_max))),
       forward_(*options.weights, options.numerics, options.plan.window_rows_max, parallel_),
       sampler_(options.weights->config.vocab),
       pool_(options.plan.sequences),
@@ -164,6 +173,7 @@ Status HostDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   CHECK(wanted <= options_.plan.sequences, "{} rows want a token", wanted);
   experts_->layer.store(0, std::memory_order_relaxed);
   experts_->doing.store("dense part before the experts", std::memory_order_relaxed);
+  experts_->begin_window();
   dispatch_.begin_window(row_is_prompt_);
   const WindowEnd window_end(dispatch_);
   std::span<float> logits = std::span<float>(logits_).first(wanted * options_.weights->config.vocab);

@@ -39,6 +39,7 @@ class HostDevice final : public Device {
   Result<SequenceId> open_sequence() override;
   void close_sequence(SequenceId id) override;
   Status run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) override;
+  std::span<const uint16_t> routed() const override;
   StageSeconds take_stages() override;
   ArenaHandle arena() const override;
   ResidentTable& residents() override { return residents_; }

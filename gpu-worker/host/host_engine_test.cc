@@ -49,8 +49,7 @@ class Engine {
     settings.cpu_experts_workers.set(0);
     CHECK(settings.find("experts.slots")->parse(slots).ok());
     const model::ModelWeights& weights = demo_weights();
-    auto plan =
-        make_plan(weights.config, settings, 256, plan_input(weights, 256, sys::available_memory_bytes()));
+    auto plan = make_host_plan(weights, settings, 256, sys::available_memory_bytes());
     CHECK(plan.has_value(), "{}", plan.error().message());
     workers_ = std::make_unique<ExpertWorkers>(ExpertWorkersOptions{
         .run_id = "unittest", .geometry = plan->board, .expected = 0, .keep_awake = true});

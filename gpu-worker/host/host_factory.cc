@@ -39,9 +39,8 @@ Result<std::unique_ptr<DeviceFactory>> host_device_factory(const DeviceInputs& i
   if (inputs.settings->numerics() == "fast")
     obs::warn("device",
               "numerics: fast is for the cuda device; the host device computes as under reproducible");
-  TRY(auto plan,
-      make_plan(inputs.weights->config, *inputs.settings, inputs.context_tokens,
-                plan_input(*inputs.weights, inputs.context_tokens, sys::available_memory_bytes())));
+  TRY(auto plan, make_host_plan(*inputs.weights, *inputs.settings, inputs.context_tokens,
+                                sys::available_memory_bytes()));
   return std::make_unique<HostFactory>(inputs, std::move(plan));
 }
 

@@ -35,6 +35,11 @@ void ExpertScratch::reserve(uint32_t tokens, uint32_t width) {
   grow(intermediate_q8_, tokens * quant::q8_row_bytes(width));
 }
 
+uint64_t ExpertScratch::bytes_needed(uint32_t tokens, uint32_t width) {
+  const uint64_t group = std::min(tokens, ExpertPhases::kGroupTokens);
+  return 2 * group * width * sizeof(float) + tokens * quant::q8_row_bytes(width);
+}
+
 ExpertPhases::ExpertPhases(const ExpertTask& task) : task_(task) {
   CHECK(task.tokens.size() == task.y.size(), "{} tokens, {} outputs", task.tokens.size(), task.y.size());
   CHECK(task.weights.up.rows == task.width() && task.weights.down.cols == task.width(),

@@ -47,6 +47,7 @@ class ExpertScratch {
  public:
   // Makes room for `tokens` tokens of experts up to this width.
   void reserve(uint32_t tokens, uint32_t width);
+  static uint64_t bytes_needed(uint32_t tokens, uint32_t width);  // what reserve() takes
 
  private:
   friend class ExpertPhases;

@@ -23,6 +23,10 @@ DeltaNet::DeltaNet(const ModelConfig& config, quant::Numerics numerics, uint32_t
       beta_(std::size_t{rows_max} * config.value_heads),
       heads_(std::size_t{rows_max} * config.value_dim()) {}
 
+uint64_t DeltaNet::row_bytes(const ModelConfig& config) {
+  return 2 * (uint64_t{config.qkv_dim()} + config.value_dim() + config.value_heads) * sizeof(float);
+}
+
 void DeltaNet::run(const DeltaNetWeights& weights, uint32_t layer, const Window& window,
                    quant::Activations& input, float* output) {
   const uint32_t rows = window.rows();

@@ -13,6 +13,7 @@ namespace strata::model {
 class DeltaNet {
  public:
   DeltaNet(const ModelConfig& config, quant::Numerics numerics, uint32_t rows_max, Parallel& parallel);
+  static uint64_t row_bytes(const ModelConfig& config);  // of the buffers, per row
 
   // output (rows, H) from input (rows, H); moves the layer's state of every sequence of the window on.
   void run(const DeltaNetWeights& weights, uint32_t layer, const Window& window, quant::Activations& input,

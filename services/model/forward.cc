@@ -108,6 +108,22 @@ Forward::Forward(const ModelWeights& weights, quant::Numerics numerics, uint32_t
 
 Forward::~Forward() = default;
 
+uint64_t Forward::bytes_needed(const ModelWeights& weights, uint32_t window_rows_max,
+                               uint32_t context_tokens) {
+  const ModelConfig& config = weights.config;
+  uint64_t row = StreamMixer::row_bytes(config) + DeltaNet::row_bytes(config) +
+                 SparseAttention::row_bytes(config) + MoeBlock::row_bytes(config, most_experts(weights));
+  if (config.ngram_layer >= 0) row += NgramEmbedding::row_bytes(config);
+  // Streams, inputs and outputs of blocks, and the rows' places.
+  row += 2 * (uint64_t{config.stream_dim()} + config.hidden) * sizeof(float);
+  row += sizeof(RowPlace) + sizeof(int32_t) + sizeof(Segment) + sizeof(RoutingPlace) +
+         config.rope.dims / 2 * 2 * sizeof(float) + config.experts_used * sizeof(uint16_t);
+  // The input of a block in 8 bits, and beside it what its last product reads.
+  const uint32_t inner = std::max({config.value_dim(), config.heads * config.head_dim, config.shared_width});
+  row += quant::q8_row_bytes(config.hidden) + quant::q8_row_bytes(inner);
+  return window_rows_max * row + SparseAttention::tile_bytes(config, window_rows_max, context_tokens);
+}
+
 void Forward::observe(ForwardObserver observer) { impl_->observer = std::move(observer); }
 
 void Forward::override_routing(RoutingOverride* routing) { impl_->routing = routing; }

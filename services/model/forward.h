@@ -53,6 +53,9 @@ class Forward {
   Forward(const ModelWeights& weights, quant::Numerics numerics, uint32_t window_rows_max,
           Parallel& parallel);
   ~Forward();
+  // Memory of the buffers, and of what run() takes meanwhile, for sequences of `context_tokens`.
+  static uint64_t bytes_needed(const ModelWeights& weights, uint32_t window_rows_max,
+                               uint32_t context_tokens);
 
   // Runs the window and advances every sequence by its rows. logits (rows that want them, V) in row order.
   // A row whose logits are not finite is reported by the index in `bad_row`, if not null (-1: none); the

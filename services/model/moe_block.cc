@@ -63,6 +63,12 @@ MoeBlock::MoeBlock(const ModelConfig& config, uint32_t experts_max, quant::Numer
       shared_(std::size_t{rows_max} * config.hidden),
       shared_gate_(rows_max) {}
 
+uint64_t MoeBlock::row_bytes(const ModelConfig& config, uint32_t experts_max) {
+  const uint64_t floats =
+      uint64_t{experts_max} + config.experts_used + 2 * uint64_t{config.shared_width} + config.hidden + 1;
+  return floats * sizeof(float) + config.experts_used * sizeof(uint16_t);
+}
+
 void MoeBlock::route_rows(const MoeWeights& weights, quant::Activations& input,
                           std::span<const uint16_t> chosen) {
   const uint32_t experts = weights.router.rows, used = config_.experts_used;

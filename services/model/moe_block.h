@@ -22,6 +22,7 @@ class MoeBlock {
  public:
   MoeBlock(const ModelConfig& config, uint32_t experts_max, quant::Numerics numerics, uint32_t rows_max,
            Parallel& parallel);
+  static uint64_t row_bytes(const ModelConfig& config, uint32_t experts_max);  // of the buffers, per row
 
   // Fills ids() and weights() from input (rows, H); the router's product is exact float32 always. `chosen`
   // (rows, k): the ids if somebody else has chosen them, else empty.

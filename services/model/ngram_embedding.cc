@@ -61,6 +61,11 @@ std::span<const uint64_t> NgramEmbedding::table_rows(uint32_t row) const {
   return std::span(table_rows_).subspan(std::size_t{row} * config_.ngram_rows(), config_.ngram_rows());
 }
 
+uint64_t NgramEmbedding::row_bytes(const ModelConfig& config) {
+  return config.ngram_rows() * sizeof(uint64_t) +
+         (2 * uint64_t{config.hidden} + 4 * uint64_t{config.stream_dim()}) * sizeof(float);
+}
+
 void NgramEmbedding::run(const NgramWeights& weights, const Window& window, float* streams) {
   look_up(weights, window);
   quant::Activations embedded(embedded_.data(), window.rows(), config_.hidden, config_.hidden);

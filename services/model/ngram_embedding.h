@@ -24,6 +24,7 @@ void look_up_ngram(const ModelConfig& config, const NgramWeights& weights, std::
 class NgramEmbedding {
  public:
   NgramEmbedding(const ModelConfig& config, quant::Numerics numerics, uint32_t rows_max, Parallel& parallel);
+  static uint64_t row_bytes(const ModelConfig& config);  // of the buffers, per row
 
   // Adds to streams (rows, C, H); moves convolution and token history of every sequence of the window on.
   void run(const NgramWeights& weights, const Window& window, float* streams);

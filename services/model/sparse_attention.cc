@@ -58,6 +58,34 @@ SparseAttention::SparseAttention(const ModelConfig& config, quant::Numerics nume
       block_turns_(std::size_t{rows_max} * 2 * rope.pairs()),
       plans_(rows_max) {}
 
+uint64_t SparseAttention::row_bytes(const ModelConfig& config) {
+  const uint64_t heads_dim = uint64_t{config.heads} * config.head_dim;
+  const uint64_t kv_dim = uint64_t{config.kv_heads} * config.head_dim;
+  const uint64_t indexer = (uint64_t{config.indexer_heads} + 1) * config.indexer_dim;
+  uint32_t chosen = 0;
+  for (const uint32_t block : config.block_tokens)
+    chosen = std::max(chosen, block == 0 ? 0 : config.indexer_top_k / block);
+  return (3 * heads_dim + 2 * kv_dim + indexer + config.rope.dims / 2 * 2) * sizeof(float) + sizeof(RowPlan) +
+         chosen * sizeof(uint32_t);
+}
+
+uint64_t SparseAttention::tile_bytes(const ModelConfig& config, uint32_t rows, uint32_t context_tokens) {
+  uint64_t most = 0;
+  for (uint32_t layer = 0; layer < config.layers; ++layer) {
+    if (config.layer_kinds[layer] != LayerKind::kAttention) continue;
+    // As plan_tile() has it at the end of a full sequence.
+    const uint64_t block = config.block_tokens[layer];
+    const uint64_t blocks = block == 0 ? 0 : context_tokens / block;
+    const bool chooses = block > 0 && blocks > config.indexer_top_k / block;
+    const uint64_t attended = chooses ? config.indexer_top_k + block - 1 : context_tokens;
+    const uint64_t row_blocks = chooses ? blocks : 0, row_scores = attended * config.heads;
+    const uint64_t tile = std::clamp<uint64_t>(kTileFloats / (row_blocks + row_scores), 1, rows);
+    most = std::max(most, 2 * tile * row_blocks +
+                              std::min(rows * row_scores, std::max<uint64_t>(kTileFloats, row_scores)));
+  }
+  return most * sizeof(float);
+}
+
 void SparseAttention::run(const AttentionWeights& weights, uint32_t layer, const Window& window,
                           quant::Activations& input, float* output, const BlocksObserver& observer) {
   const uint32_t q_dim = config_.heads * 2 * config_.head_dim, kv_dim = config_.kv_heads * config_.head_dim;

@@ -29,6 +29,10 @@ class SparseAttention {
 
   SparseAttention(const ModelConfig& config, quant::Numerics numerics, uint32_t rows_max, const Rope& rope,
                   Parallel& parallel, std::size_t tile_floats = kTileFloats);
+  // Of the buffers: per row, and of a tile of at most `rows` rows in sequences of `context_tokens`, which
+  // grows with the positions.
+  static uint64_t row_bytes(const ModelConfig& config);
+  static uint64_t tile_bytes(const ModelConfig& config, uint32_t rows, uint32_t context_tokens);
 
   // output (rows, H) from input (rows, H); moves the layer's state of every sequence of the window on.
   void run(const AttentionWeights& weights, uint32_t layer, const Window& window, quant::Activations& input,

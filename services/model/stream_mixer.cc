@@ -18,6 +18,10 @@ StreamMixer::StreamMixer(const ModelConfig& config, uint32_t rows_max, Parallel&
       mask_(std::size_t{rows_max} * config.stream_dim()),
       inject_(std::size_t{rows_max} * config.streams) {}
 
+uint64_t StreamMixer::row_bytes(const ModelConfig& config) {
+  return (2 * uint64_t{config.stream_dim()} + config.mixer_rank + config.streams) * sizeof(float);
+}
+
 void StreamMixer::read(const StreamMixerWeights& weights, const float* streams, uint32_t rows, float* input) {
   const uint32_t wide = config_.stream_dim(), hidden = config_.hidden, rank = config_.mixer_rank,
                  count = config_.streams;

@@ -12,6 +12,7 @@ namespace strata::model {
 class StreamMixer {
  public:
   StreamMixer(const ModelConfig& config, uint32_t rows_max, Parallel& parallel);
+  static uint64_t row_bytes(const ModelConfig& config);  // of the buffers, per row
 
   // input (rows, H) from streams (rows, C, H). Keeps the inject weights for add().
   void read(const StreamMixerWeights& weights, const float* streams, uint32_t rows, float* input);

@@ -10,13 +10,15 @@ namespace {
 using PackedEntry = std::atomic<uint64_t>;
 constexpr uint64_t kEntriesOffset = sizeof(SegmentHeader) + sizeof(ResidencyHeader);
 
-uint64_t table_bytes(uint32_t slots) { return kEntriesOffset + uint64_t{slots} * sizeof(PackedEntry); }
-
 PackedEntry& entry_at(const Segment& segment, uint32_t index) {
   return reinterpret_cast<PackedEntry*>(segment.data() + kEntriesOffset)[index];
 }
 
 }  // namespace
+
+uint64_t ResidencyTable::bytes_needed(uint32_t slots) {
+  return kEntriesOffset + uint64_t{slots} * sizeof(PackedEntry);
+}
 
 Result<ResidencyTable> ResidencyTable::create(const std::string& name, uint32_t slots, uint32_t layers,
                                               uint64_t slot_bytes) {
@@ -27,7 +29,7 @@ Result<ResidencyTable> ResidencyTable::create(const std::string& name, uint32_t 
   }
   ResidencyTable table;
   TRY(table.segment_,
-      Segment::create(name, SegmentKind::kResidencyTable, kResidencyLayoutVersion, table_bytes(slots)));
+      Segment::create(name, SegmentKind::kResidencyTable, kResidencyLayoutVersion, bytes_needed(slots)));
   new (table.segment_.data() + sizeof(SegmentHeader))
       ResidencyHeader{.slots = slots, .layers = layers, .slot_bytes = slot_bytes};
   for (uint32_t slot = 0; slot < slots; ++slot)
@@ -42,7 +44,7 @@ Result<ResidencyTable> ResidencyTable::attach(const std::string& name, uint64_t 
   TRY(table.segment_,
       Segment::attach(name, SegmentKind::kResidencyTable, kResidencyLayoutVersion, bytes, instance_id));
   const ResidencyHeader& header = table.header();
-  if (header.layers == 0 || header.layers > kLayersMax || table_bytes(header.slots) != bytes) {
+  if (header.layers == 0 || header.layers > kLayersMax || bytes_needed(header.slots) != bytes) {
     return fail(Code::kFailedPrecondition, "residency table {}: {} slots for {} layers do not fit {} bytes",
                 name, header.slots, header.layers, bytes);
   }

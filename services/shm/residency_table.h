@@ -45,6 +45,8 @@ class ResidencyTable {
                                        uint64_t slot_bytes);
   static Result<ResidencyTable> attach(const std::string& name, uint64_t bytes, uint64_t instance_id);
 
+  static uint64_t bytes_needed(uint32_t slots);  // of the segment
+
   ResidencyHeader& header() const;
   SlotEntry slot(uint32_t index) const;                  // acquire
   void set_slot(uint32_t index, SlotEntry entry) const;  // release; window loop only

@@ -14,10 +14,6 @@ constexpr uint64_t counters_offset(uint32_t layers) {
   return kLayersOffset + uint64_t{layers} * sizeof(LayerUses);
 }
 
-uint64_t usage_bytes(uint32_t layers, uint32_t experts) {
-  return counters_offset(layers) + 2 * uint64_t{layers} * experts * sizeof(Counter);
-}
-
 Status check_shape(uint32_t layers, uint32_t experts) {
   if (layers == 0 || layers > kLayersMax || experts == 0 || experts > kExpertsMax) {
     return fail(Code::kInvalidArgument, "usage board: {} layers of {} experts, must be 1 to {} of 1 to {}",
@@ -36,11 +32,15 @@ Counter* counters(const Segment& segment, uint32_t layers) {
 
 }  // namespace
 
+uint64_t UsageBoard::bytes_needed(uint32_t layers, uint32_t experts) {
+  return counters_offset(layers) + 2 * uint64_t{layers} * experts * sizeof(Counter);
+}
+
 Result<UsageBoard> UsageBoard::create(const std::string& name, uint32_t layers, uint32_t experts) {
   TRY_OK(check_shape(layers, experts));
   UsageBoard board;
   TRY(board.segment_,
-      Segment::create(name, SegmentKind::kUsageBoard, kUsageLayoutVersion, usage_bytes(layers, experts)));
+      Segment::create(name, SegmentKind::kUsageBoard, kUsageLayoutVersion, bytes_needed(layers, experts)));
   new (board.segment_.data() + sizeof(SegmentHeader))
       UsageHeader{.layers = layers, .experts = experts, .window_counted = {}};
   // A new segment is all zeros, which is what a counter begins with; placing the objects makes that formal.
@@ -58,7 +58,7 @@ Result<UsageBoard> UsageBoard::attach(const std::string& name, uint64_t bytes, u
       Segment::attach(name, SegmentKind::kUsageBoard, kUsageLayoutVersion, bytes, instance_id));
   const UsageHeader& header = board.header();
   if (!check_shape(header.layers, header.experts).ok() ||
-      usage_bytes(header.layers, header.experts) != bytes) {
+      bytes_needed(header.layers, header.experts) != bytes) {
     return fail(Code::kFailedPrecondition, "usage board {}: {} layers of {} experts do not fit {} bytes",
                 name, header.layers, header.experts, bytes);
   }

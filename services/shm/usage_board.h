@@ -35,6 +35,8 @@ class UsageBoard {
   static Result<UsageBoard> create(const std::string& name, uint32_t layers, uint32_t experts);
   static Result<UsageBoard> attach(const std::string& name, uint64_t bytes, uint64_t instance_id);
 
+  static uint64_t bytes_needed(uint32_t layers, uint32_t experts);  // of the segment
+
   UsageHeader& header() const;
   // (layers, experts); how often a decode / prompt token was routed there, hits and misses together.
   std::atomic<uint64_t>& decode(uint32_t layer, uint32_t expert) const;
