@@ -61,10 +61,6 @@ Result<v1::GetResidencyResponse> change_residency(const std::string& run_dir,
   return ask<v1::Cache>(run_dir, "cache-manager", &v1::Cache::Stub::ChangeResidency, request);
 }
 
-Result<v1::GetUsageResponse> get_usage(const std::string& run_dir) {
-  return ask<v1::Cache>(run_dir, "cache-manager", &v1::Cache::Stub::GetUsage);
-}
-
 Result<std::string> api_url(const std::string& url, const std::string& run_dir) {
   if (!url.empty()) return url;
   TRY(v1::GetClusterResponse cluster, get_cluster(run_dir));

@@ -26,7 +26,6 @@ Result<v1::GetEngineResponse> get_engine(const std::string& run_dir);
 Result<v1::GetResidencyResponse> get_residency(const std::string& run_dir);
 Result<v1::GetResidencyResponse> change_residency(const std::string& run_dir,
                                                   const v1::ChangeResidencyRequest& request);
-Result<v1::GetUsageResponse> get_usage(const std::string& run_dir);
 
 // The URL to talk to: `url` if given, else that of the cluster in run_dir.
 Result<std::string> api_url(const std::string& url, const std::string& run_dir);

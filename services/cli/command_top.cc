@@ -1,5 +1,4 @@
 // strata top: the rates of a running cluster, and how busy each expert thread is.
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,6 +7,7 @@
 
 #include "services/cli/cluster_client.h"
 #include "services/cli/commands.h"
+#include "services/cli/terminal.h"
 #include "services/cli/top_view.h"
 
 namespace strata::cli {
@@ -28,11 +28,6 @@ Result<TopSample> look(const std::string& run_dir) {
   return sample;
 }
 
-uint32_t terminal_columns() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kColumnsDefault;
-}
-
 }  // namespace
 
 int run_top(const TopOptions& options) {
@@ -44,7 +39,7 @@ int run_top(const TopOptions& options) {
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval_seconds));
     auto now = look(options.run_dir);
     if (!now) return report(now.error(), exit_code_of(now.error()));
-    const std::string text = top_text(*now, make_top_view(*before, *now), terminal_columns());
+    const std::string text = top_text(*now, make_top_view(*before, *now), terminal_columns(kColumnsDefault));
     if (terminal) {
       std::fputs("\033[H\033[2J", stdout);  // a clean screen, from its top
     } else if (shown > 0) {

@@ -67,16 +67,35 @@ int run_config_reference();
 
 struct ProfileRecordOptions {
   std::string run_dir;
-  std::string out;
+  std::string out;      // the profile; empty: none
+  std::string trace;    // the trace; empty: none
   std::string prompts;  // a file with one prompt per line; empty: the built-in ones
+  double seconds = 0;   // above 0: no prompts, what others ask within that time
   uint32_t max_tokens = 96;
 };
 int run_profile_record(const ProfileRecordOptions& options);
 
+struct ProfileBuildOptions {
+  std::string traces;  // a file, or a folder of *.bin
+  std::string out;
+  std::string model;    // whose profile it is; empty: nobody's, which a cluster refuses
+  uint32_t layers = 0;  // of the trace; 0: the model's, or all
+};
+int run_profile_build(const ProfileBuildOptions& options);
+
+struct ProfileMergeOptions {
+  std::vector<std::string> paths;
+  std::vector<double> weights;  // empty: each once
+  std::string out;
+};
+int run_profile_merge(const ProfileMergeOptions& options);
+
 struct ProfileShowOptions {
   std::string path;
   std::string model;  // checks that the profile is of this file
+  std::string svg;    // also a drawing into this file
   uint32_t top = 8;
+  bool map = true;  // the heat map
 };
 int run_profile_show(const ProfileShowOptions& options);
 
@@ -100,6 +119,31 @@ struct ResidencyChangeOptions {
   std::string exchanges_in_flight;
 };
 int run_residency_change(const ResidencyChangeOptions& options);
+
+struct ProfileCrossValidateOptions {
+  std::string traces;
+  std::string model;  // whose trunk layers count; empty: all of the trace, or `layers`
+  std::vector<std::string> budgets = {"10%", "25%", "50%"};
+  uint32_t layers = 0;
+  bool json = false;
+};
+int run_profile_cross_validate(const ProfileCrossValidateOptions& options);
+
+// Of a card's memory, what its driver and the worker's kernels take: an estimate, the worker asks the card.
+inline constexpr uint64_t kPlanDriverBytes = uint64_t{512} << 20;
+
+struct PlanOptions {
+  config::LoadOptions load;        // no path: all settings have their defaults
+  std::string device;              // host or cuda; empty: cuda if a card is named, else as configured
+  std::vector<std::string> vram;   // sizes of cards, "24GiB"
+  std::vector<std::string> cards;  // by name
+  std::string ram;                 // "64GiB"; empty: what is available here
+  std::string model;               // a GGUF file instead of the configured one
+  std::string synthetic;           // a shape (services/synthetic/model_spec.h) instead
+  std::string profile;             // a routing profile instead of the configured one
+  bool json = false;
+};
+int run_plan(const PlanOptions& options);
 
 struct BenchOptions {
   config::LoadOptions load;  // no path: all settings have their defaults

@@ -49,6 +49,7 @@ class Commands {
     add_config(app);
     add_profile(app);
     add_residency(app);
+    add_plan(app);
     add_bench(app);
     add_simulate(app);
     auto* shown = app.add_subcommand("version", "Print version and commit");
@@ -150,25 +151,27 @@ class Commands {
   }
 
   void add_profile(CLI::App& app) {
-    auto* command = app.add_subcommand("profile", "Record and show routing profiles");
+    auto* command = app.add_subcommand("profile", "Record, build, compare and show routing profiles");
     command->require_subcommand(1);
     command->footer(
-        "A profile fills the arena at the start (experts.profile).\n"
+        "A profile says how often each expert was used; it fills the arena at the start (experts.profile). "
+        "A\n"
+        "trace says which experts each token used.\n"
         "Examples:\n"
         "  strata profile record --out models/mine.profile --prompts prompts.txt\n"
-        "  strata profile show models/mine.profile");
-    auto* record =
-        command->add_subcommand("record", "Run prompts through the running cluster and write what was used");
-    add_run_dir(*record, record_.run_dir);
-    record->add_option("--out", record_.out, "The profile to write")->required();
-    record->add_option("--prompts", record_.prompts,
-                       "File with one prompt per line; default: a built-in mix");
-    record->add_option("--max-tokens", record_.max_tokens, "Longest answer")->capture_default_str();
-    record->callback([this] { exit_code = run_profile_record(record_); });
-    auto* show = command->add_subcommand("show", "Print the most used experts of each layer");
+        "  strata profile record --trace traces/monday.bin --seconds 3600\n"
+        "  strata profile build --traces traces --out models/mine.profile --model models/mine.gguf\n"
+        "  strata profile merge a.profile b.profile --weights 1,0.5 --out both.profile\n"
+        "  strata profile show models/mine.profile --svg mine.svg\n"
+        "  strata profile cross-validate --traces traces --budgets 10%,25%,50%");
+    add_profile_record(*command);
+    add_profile_build(*command);
+    auto* show = command->add_subcommand("show", "Print a heat map and the most used experts of each layer");
     show->add_option("file", show_.path, "The profile")->required();
     show->add_option("--model", show_.model, "Check that the profile is of this GGUF file");
     show->add_option("--top", show_.top, "Experts to name per layer")->capture_default_str();
+    show->add_option("--svg", show_.svg, "Also draw the heat map into this file, a cell per expert");
+    show->add_flag("!--no-map", show_.map, "Without the heat map");
     show->callback([this] { exit_code = run_profile_show(show_); });
   }
 
@@ -305,6 +308,106 @@ class Commands {
     command->callback([this] { exit_code = run_simulate(simulate_); });
   }
 
+  void add_profile_record(CLI::App& command) {
+    auto* record = command.add_subcommand(
+        "record", "Run prompts through the running cluster, or watch it, and write what was used");
+    add_run_dir(*record, record_.run_dir);
+    record->add_option("--out", record_.out, "The profile to write");
+    record->add_option("--trace", record_.trace,
+                       "The trace to write: tokens and experts of every prompt and answer");
+    auto* prompts = record->add_option("--prompts", record_.prompts,
+                                       "File with one prompt per line; default: a built-in mix");
+    record
+        ->add_option("--seconds", record_.seconds,
+                     "Ask nothing; record what others ask within so many seconds (Ctrl-C: until now)")
+        ->check(CLI::Range(0.1, 1e6))
+        ->excludes(prompts);
+    record->add_option("--max-tokens", record_.max_tokens, "Longest answer to a prompt of --prompts")
+        ->check(CLI::Range(1u, 1u << 20))
+        ->capture_default_str();
+    record->footer(
+        "Windows do not wait for the recording: what it cannot take in time is left out and said.");
+    record->callback([this] { exit_code = run_profile_record(record_); });
+  }
+
+  void add_profile_build(CLI::App& command) {
+    auto* build = command.add_subcommand("build", "Make a profile from recorded traces");
+    build->add_option("--traces", build_.traces, "A trace, or a folder with *.bin")->required();
+    build->add_option("--out", build_.out, "The profile to write")->required();
+    build->add_option("--model", build_.model,
+                      "GGUF file that was recorded; without it no cluster takes the profile");
+    build
+        ->add_option("--layers", build_.layers,
+                     "First layers to count; 0: the model's, else all of the trace")
+        ->capture_default_str();
+    build->callback([this] { exit_code = run_profile_build(build_); });
+    auto* merge = command.add_subcommand("merge", "Add profiles of one model");
+    merge->add_option("files", merge_.paths, "The profiles")->required();
+    merge->add_option("--weights", merge_.weights, "How often each counts, e.g. 1,0.5; default: 1 each")
+        ->delimiter(',');
+    merge->add_option("--out", merge_.out, "The profile to write")->required();
+    merge->callback([this] { exit_code = run_profile_merge(merge_); });
+    auto* validate = command.add_subcommand("cross-validate",
+                                            "Judge profiles: each conversation by the profile of all others");
+    validate->add_option("--traces", validate_.traces, "A trace, or a folder with *.bin")->required();
+    validate
+        ->add_option("--budgets", validate_.budgets,
+                     "Slots over all layers: numbers or shares of all experts")
+        ->delimiter(',')
+        ->capture_default_str();
+    validate->add_option("--model", validate_.model, "GGUF file that was recorded: its trunk layers count");
+    validate
+        ->add_option("--layers", validate_.layers,
+                     "First layers to count; 0: the model's, else all of the trace")
+        ->capture_default_str();
+    validate->add_flag("--json", validate_.json, "A JSON list for programs");
+    validate->footer(
+        "Prints hit rates of generated tokens with placements that stand still: by the profile (mean and "
+        "the\n"
+        "worst conversation), of what is asked for first, and the best one for each conversation, known in\n"
+        "advance (oracle).");
+    validate->callback([this] { exit_code = run_profile_cross_validate(validate_); });
+  }
+
+  void add_plan(CLI::App& app) {
+    auto* command = app.add_subcommand(
+        "plan", "Say what of a model fits a GPU and the memory beside it, without starting anything");
+    add_config_options(*command, plan_.load, false);
+    command
+        ->add_option("--device", plan_.device,
+                     "host or cuda; default: cuda if a card is named, else as configured")
+        ->check(CLI::IsMember({"host", "cuda"}));
+    command
+        ->add_option("--vram", plan_.vram,
+                     "Size of the card; several are compared: 8GiB,12GiB,24GiB. Default: the usual ones")
+        ->delimiter(',');
+    command
+        ->add_option("--card", plan_.cards, "Cards by name, e.g. \"RTX 4090,RTX 3060\"; all: each one known")
+        ->delimiter(',');
+    command->add_option("--ram", plan_.ram, "Host memory for the cluster; default: what is available here");
+    auto* model = command->add_option("--model", plan_.model, "A GGUF file instead of the configured one");
+    command
+        ->add_option("--synthetic", plan_.synthetic,
+                     "Instead of a file a shape: NAME[:layers=N][:experts=N][:types=TYPE|GATE_UP/DOWN]"
+                     "[:dense=TYPE][:ngram=small|full]")
+        ->excludes(model);
+    command->add_option("--profile", plan_.profile,
+                        "Routing profile for the expected hits instead of the configured one");
+    command->add_flag("--json", plan_.json, "One JSON object for programs");
+    command->footer(fmt::format(
+        "Uses the code that the gpu-worker plans with. Of a card {} MiB are left to the driver; the worker "
+        "asks\n"
+        "the card. Exit code 1: it fits none of the cards.\n"
+        "Shapes:\n{}"
+        "Examples:\n"
+        "  strata plan --config configs/demo.yaml\n"
+        "  strata plan --config configs/demo.yaml --set device.type=cuda --vram 8GiB,12GiB,16GiB,24GiB\n"
+        "  strata plan --synthetic qwen3.8-flash-next:types=Q2_K/Q4_0:ngram=full --card \"RTX 4090\" --ram "
+        "64GiB",
+        kPlanDriverBytes >> 20, synthetic::preset_list()));
+    command->callback([this] { exit_code = run_plan(plan_); });
+  }
+
   void add_bench(CLI::App& app) {
     auto* command = app.add_subcommand(
         "bench", "Measure decoding and prefill of a model, or of one of its size with made-up weights");
@@ -369,9 +472,13 @@ class Commands {
   config::LoadOptions config_;
   bool config_comments_ = true;
   ProfileRecordOptions record_;
+  ProfileBuildOptions build_;
+  ProfileMergeOptions merge_;
   ProfileShowOptions show_;
   ResidencyShowOptions residency_show_;
   ResidencyChangeOptions residency_change_;
+  ProfileCrossValidateOptions validate_;
+  PlanOptions plan_;
   BenchOptions bench_;
   SimulateCommandOptions simulate_;
 };

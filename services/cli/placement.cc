@@ -2,16 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "gpu-worker/plan_table.h"
+
 namespace strata::cli {
 
 namespace {
-
-std::string size_text(uint64_t bytes) {
-  double size = static_cast<double>(bytes);
-  if (size >= 1 << 30) return fmt::format("{:.2f} GiB", size / (1 << 30));
-  if (size >= 1 << 20) return fmt::format("{:.1f} MiB", size / (1 << 20));
-  return fmt::format("{:.1f} KiB", size / (1 << 10));
-}
 
 uint64_t routed_bytes(const model::LayerExperts& layer) {
   return uint64_t{layer.count} * (layer.gate_expert_bytes + layer.up_expert_bytes + layer.down_expert_bytes);
@@ -47,17 +42,17 @@ std::string placement_text(const Placement& placement) {
   std::string out = "\nWhat fits where\n";
   out +=
       fmt::format("  always on the device     {:>12}  everything but routed experts and the n-gram table\n",
-                  size_text(placement.dense_bytes));
+                  gpu_worker::bytes_text(placement.dense_bytes));
   out += fmt::format("  routed experts           {:>12}  {} of them, {} each at most\n",
-                     size_text(placement.experts_bytes), placement.experts,
-                     size_text(placement.expert_bytes_max));
+                     gpu_worker::bytes_text(placement.experts_bytes), placement.experts,
+                     gpu_worker::bytes_text(placement.expert_bytes_max));
   if (placement.ngram_bytes > 0) {
     out += fmt::format("  n-gram table             {:>12}  read from the file, a few rows per token\n",
-                       size_text(placement.ngram_bytes));
+                       gpu_worker::bytes_text(placement.ngram_bytes));
   }
   for (const auto& arena : placement.arenas) {
     out += fmt::format("  experts.slots: {:<9} {:>12}  arena of {} slots\n",
-                       fmt::format("{}%", arena.percent), size_text(arena.bytes), arena.slots);
+                       fmt::format("{}%", arena.percent), gpu_worker::bytes_text(arena.bytes), arena.slots);
   }
   return out;
 }

@@ -53,14 +53,16 @@ class Reader {
  public:
   Reader(const LoadOptions& options, Settings& settings) : options_(options), settings_(settings) {
     std::error_code error;
-    fs::path file = fs::absolute(options.path, error);
-    folder_ = file.parent_path();
+    folder_ =
+        options.path.empty() ? fs::current_path(error) : fs::absolute(options.path, error).parent_path();
     for (const PropertyBase* property : settings.all()) names_.emplace_back(property->name());
   }
 
   Status run() {
-    TRY(std::string text, read_file(options_.path));
-    read_yaml(text);
+    if (!options_.path.empty()) {
+      TRY(std::string text, read_file(options_.path));
+      read_yaml(text);
+    }
     if (options_.use_environment) read_environment();
     for (const std::string& set : options_.sets) read_set(set);
     if (faults.empty()) check_relations();

@@ -12,7 +12,7 @@
 namespace strata::config {
 
 struct LoadOptions {
-  std::string path = {};               // the YAML file
+  std::string path = {};               // the YAML file; empty: every setting begins with its default
   std::vector<std::string> sets = {};  // "experts.slots=25%", values as YAML scalars
   bool use_environment = true;         // STRATA__EXPERTS__SLOTS=25%
   bool allow_unknown = false;          // unknown keys are warned about instead
