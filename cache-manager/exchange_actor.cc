@@ -14,6 +14,9 @@ using residency::SlotView;
 namespace {
 
 constexpr std::chrono::milliseconds kTryAgainAfter{10};
+// After a look, in units of the time it took: large models' looks take long enough to be felt by the expert
+// workers if each window had one.
+constexpr int kPausePerLook = 50;
 
 uint64_t largest(const std::vector<uint64_t>& record_bytes) {
   return record_bytes.empty() ? 1 : *std::ranges::max_element(record_bytes);
@@ -146,14 +149,19 @@ void ExchangeActor::give_up_attachment(const Status& why) {
 void ExchangeActor::on(Look) {
   look_asked_.store(false);  // before reading: a window that finishes from here on asks again
   if (policy_ == nullptr) return;
+  const actor::Clock::time_point now = executor().now();
+  if (now < next_look_) {
+    if (!look_asked_.exchange(true)) actor::tell_after(self(), next_look_ - now, Look{});
+    return;
+  }
   const UsageReader::Delta delta = usage_.take(grant_->usage);
   // Nothing is exchanged for nobody: without new tokens there is no new reason.
   if (delta.windows == 0) return;
-  const actor::Clock::time_point now = executor().now();
   budget_.passed(delta.windows, seconds_since(std::exchange(looked_, now)));
   policy_->observe(delta.usage);
   if (delta.usage.decode_tokens > 0) learned_.add(delta.usage.decode_uses, delta.usage.decode_tokens);
   propose(Propose::kAll);
+  next_look_ = now + (executor().now() - now) * kPausePerLook;
 }
 
 void ExchangeActor::propose(Propose what) {

@@ -36,7 +36,7 @@
 namespace strata::cache_manager {
 
 struct ExchangeOptions {
-  std::string policy = "lfu-decay";
+  std::string policy = "topic";
   ResidencyControl::MakePolicy make_policy = residency::make_policy;
   double decay_tokens = 256;
   ExchangeRates rates;
@@ -236,6 +236,7 @@ class ExchangeActor final : public actor::Actor {
   UsageReader usage_;
   std::atomic<bool> look_asked_{false};  // a Look is in the mailbox: one is enough
   actor::Clock::time_point looked_;
+  actor::Clock::time_point next_look_;  // not before
   std::unique_ptr<residency::Policy> policy_;
   SlotPicture slots_;
   std::map<uint32_t, InFlight> in_flight_;  // by slot

@@ -161,6 +161,26 @@ TEST_F(ExchangeActorTest, GivesUpTheAttachmentWhenTheTwoSidesMayDisagree) {
   EXPECT_FALSE(actor_->status().attached);
 }
 
+// A look that takes 2 ms is followed by a pause of fifty times that; windows meanwhile are seen together.
+TEST_F(ExchangeActorTest, LooksLessOftenWhereALookTakesLong) {
+  start();
+  grant();
+  script_.on_observe = [this] { world_.spend(milliseconds(2)); };
+  memory_.decode(0, 0, 1, 1);
+  look();
+  EXPECT_EQ(script_.tokens, 1u);
+  for (int window = 0; window < 3; ++window) {
+    memory_.decode(0, 0, 1, 1);
+    look();
+  }
+  EXPECT_EQ(script_.tokens, 1u);
+  world_.advance(milliseconds(97));
+  EXPECT_EQ(script_.tokens, 1u);
+  world_.advance(milliseconds(2));
+  EXPECT_EQ(script_.tokens, 4u) << "without another window";
+  EXPECT_EQ(script_.uses[0], 3u);
+}
+
 TEST_F(ExchangeActorTest, AttachesAgainAfterThePauseAndReadsTheNewTable) {
   start();
   EXPECT_EQ(link_.attachments, 1);

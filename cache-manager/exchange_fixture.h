@@ -138,6 +138,7 @@ struct ScriptedPolicy final : residency::Policy {
     std::vector<SlotView> seen;  // the last view
     uint64_t tokens = 0, prefill_tokens = 0;
     std::vector<uint32_t> uses, prefill_uses;
+    std::function<void()> on_observe;
     residency::Control demands;
     Status control_answer;                 // of the next control()
     std::vector<residency::Topic> topics;  // learned
@@ -146,6 +147,7 @@ struct ScriptedPolicy final : residency::Policy {
 
   std::string_view name() const override { return "scripted"; }
   void observe(const residency::Usage& usage) override {
+    if (script.on_observe) script.on_observe();
     script.uses.assign(usage.decode_uses.begin(), usage.decode_uses.end());
     script.prefill_uses.assign(usage.prefill_uses.begin(), usage.prefill_uses.end());
     script.tokens += usage.decode_tokens;

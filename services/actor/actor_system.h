@@ -30,6 +30,7 @@ class VirtualWorld {
   bool deliver_one();                      // the oldest message; false: none is due
   uint32_t deliver_all();                  // until nothing is due; returns how many
   void advance(Clock::duration duration);  // moves the clock, delivering timers on the way in order
+  void spend(Clock::duration duration);    // moves the clock only, as a message that takes so long does
 
  private:
   struct Impl;

@@ -69,4 +69,6 @@ void VirtualWorld::advance(Clock::duration duration) {
   impl_->now = end;
 }
 
+void VirtualWorld::spend(Clock::duration duration) { impl_->now += duration; }
+
 }  // namespace strata::actor
