@@ -197,8 +197,10 @@ std::vector<SlotExchange> ExchangeActor::choose(Propose what) {
     const bool urgent =
         slots_.at(proposal.slot).state == SlotView::State::kFree || control_.pinned(proposal.incoming);
     if (!urgent && exchanged == allowed) continue;
-    if (!urgent) ++exchanged;
-    bytes += options_.record_bytes.at(proposal.incoming.layer);
+    if (!urgent) {
+      ++exchanged;
+      bytes += options_.record_bytes.at(proposal.incoming.layer);
+    }
     chosen.push_back({proposal.slot, proposal.incoming});
     slots_.set(proposal.slot, {SlotView::State::kBusy, proposal.incoming});
     in_flight_[proposal.slot].incoming = proposal.incoming;

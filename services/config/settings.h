@@ -149,9 +149,11 @@ struct Settings : PropertySet {
   Property<Size> experts_copy_budget{
       this,
       "experts.copy_budget",
-      "Bytes per second that exchanges may copy into the arena; auto: no bound of its own.",
+      "Bytes per second that exchanges may copy into the arena; auto: no bound. Copies take memory bandwidth "
+      "from the expert workers: where experts are large and uses hardly change, more costs more than it "
+      "brings.",
       {.unit = Unit::kBytes, .applies = Applies::kLive, .example = "2GiB"},
-      Size::automatic()};
+      Size::of(256 << 20)};
   Property<Count> experts_exchanges_in_flight{
       this,
       "experts.exchanges_in_flight",

@@ -30,8 +30,7 @@ class ExchangeBudget {
   // How many exchanges of the largest expert may begin now, at most `bound`.
   uint32_t available(uint32_t bound) const;
 
-  // So many exchanges have begun. Bytes beyond the budget (fills of free slots copy, too, and wait for no
-  // budget) are a debt that later seconds pay.
+  // So many exchanges have begun. Bytes beyond the budget are a debt that later seconds pay.
   void spend(uint32_t exchanges, uint64_t bytes);
 
  private:

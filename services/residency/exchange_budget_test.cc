@@ -62,7 +62,7 @@ TEST(ExchangeBudgetTest, HoldsTheBytesPerSecond) {
   EXPECT_EQ(take_all(budget), 1U) << "idle seconds are not saved up, beyond the one expert they can begin";
 }
 
-TEST(ExchangeBudgetTest, FillsAreADebtThatLaterSecondsPay) {
+TEST(ExchangeBudgetTest, BytesBeyondTheBudgetAreADebtThatLaterSecondsPay) {
   ExchangeBudget budget({.bytes_per_second = 1000}, kExpertBytes);
   budget.passed(1, 1);
   budget.spend(0, 5 * kExpertBytes);
