@@ -102,6 +102,8 @@ Status record(const ProfileRecordOptions& options) {
   TRY_OK(get_cluster(options.run_dir).map([](const auto&) {}));  // says it if none runs there
   TRY(const auto recorder, RoutingRecorder::begin(options.run_dir));
   if (options.seconds > 0) {
+    fmt::print(stderr, "recording for {:g} s what others ask; Ctrl-C ends it and writes what there is\n",
+               options.seconds);
     watch(options.seconds);
   } else {
     TRY_OK(run_prompts(options));
