@@ -16,7 +16,7 @@ namespace {
 constexpr std::chrono::milliseconds kTryAgainAfter{10};
 // After a look, in units of the time it took: large models' looks take long enough to be felt by the expert
 // workers if each window had one.
-constexpr int kPausePerLook = 50;
+constexpr int kPausePerLook = 10;
 
 uint64_t largest(const std::vector<uint64_t>& record_bytes) {
   return record_bytes.empty() ? 1 : *std::ranges::max_element(record_bytes);

@@ -58,7 +58,9 @@ json::object conversation_json(const ConversationRow& row) {
                       {"oracle_hit_rate", rounded(row.oracle)},
                       {"belady_hit_rate", rounded(row.belady)},
                       {"foresight_hit_rate", rounded(row.foresight)},
-                      {"regret", rounded(row.belady - row.result.decode_rate())}};
+                      {"regret", rounded(row.belady - row.result.decode_rate())},
+                      {"decode_hits", row.result.decode_hits},
+                      {"decode_uses", row.result.decode_uses}};
   add_result(object, row.result);
   return object;
 }

@@ -73,6 +73,10 @@ TEST(ReportTest, TheRowsForProgramsHaveWhatTheHeaderLists) {
   const json::array& conversations = row.at("conversations").as_array();
   ASSERT_EQ(conversations.size(), 2U);
   EXPECT_EQ(conversations[1].at("name"), "b");
+  const double uses = conversations[1].at("decode_uses").to_number<double>();
+  EXPECT_GT(uses, 0);
+  EXPECT_NEAR(conversations[1].at("decode_hits").to_number<double>() / uses,
+              conversations[1].at("hit_rate").to_number<double>(), 1e-6);
   EXPECT_DOUBLE_EQ(conversations[1].at("hit_rate").to_number<double>(), 0.2);
 }
 
