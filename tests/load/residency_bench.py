@@ -101,35 +101,45 @@ def print_wait(result):
 
 # --- switch
 
+def decode_uses(cluster, prompt, length, seed):
+    before = decode_counts(cluster)
+    cluster.text(prompt, max_tokens=length, seed=seed, **LONG)
+    after = decode_counts(cluster)
+    return after[0] - before[0], after[1] - before[1]
+
+
+def rates_of_tokens(cluster, warm_up, prompt, arguments):
+    """Hit rates of the answer's tokens 0-64 and 64-128, from answers of these lengths, each behind an answer to `warm_up`."""
+    hits, uses = [0, 0], [0, 0]
+    for repetition in range(arguments.pairs):
+        for place, length in enumerate((65, 129)):
+            cluster.text(warm_up, max_tokens=arguments.tokens, seed=100 + repetition, **LONG)
+            found = decode_uses(cluster, prompt, length, 200 + repetition)
+            hits[place] += found[0]
+            uses[place] += found[1]
+    return hits[0] / uses[0], (hits[1] - hits[0]) / (uses[1] - uses[0])
+
+
 def measure_switch(arguments):
-    """The hit rate of the tokens 0-64, 64-128 and the second half after a switch, from answers of these lengths. No two begin with quite
-    the same residency, so each length is measured --pairs times and the uses are added up."""
+    """Steady is what the same tokens hit when the answer before, with another seed, was about the same: their text has much to do with
+    their hit rate, so other tokens' rate would be no measure. No two begin with quite the same residency, so each is measured --pairs
+    times and the uses are added up."""
     rows = []
-    lengths = (65, 129, arguments.tokens // 2, arguments.tokens)
     with Cluster(arguments.settings) as cluster:
         filled(cluster)
         for old, new in zip(TOPICS, TOPICS[1:] + TOPICS[:1]):
-            hits, uses = dict.fromkeys((0, *lengths), 0), dict.fromkeys((0, *lengths), 0)
-            for _ in range(arguments.pairs):
-                for length in lengths:
-                    cluster.text(old, max_tokens=arguments.tokens, seed=1, **LONG)
-                    before = decode_counts(cluster)
-                    cluster.text(new, max_tokens=length, seed=2, **LONG)
-                    after = decode_counts(cluster)
-                    hits[length] += after[0] - before[0]
-                    uses[length] += after[1] - before[1]
-
-            def rate(first, last, hits=hits, uses=uses):
-                return (hits[last] - hits[first]) / (uses[last] - uses[first])
-            row = {"from": old, "to": new, "first_64": rate(0, 65), "64_to_128": rate(65, 129), "steady": rate(*lengths[2:])}
-            rows.append({**row, "recovered": row["64_to_128"] / row["steady"]})
+            switched = rates_of_tokens(cluster, old, new, arguments)
+            steady = rates_of_tokens(cluster, new, new, arguments)
+            rows.append({"from": old, "to": new, "first_64": switched[0], "64_to_128": switched[1], "steady_first_64": steady[0],
+                         "steady_64_to_128": steady[1], "recovered": switched[1] / steady[1]})
     return {"switches": rows, "recovered_least": min(row["recovered"] for row in rows)}
 
 
 def print_switch(result):
-    print(f"{'first 64':>9} {'64-128':>8} {'steady':>8} {'recovered':>10}  to")
+    print(f"{'first 64':>9} {'steady':>8} {'64-128':>8} {'steady':>8} {'recovered':>10}  to")
     for row in result["switches"]:
-        print(f"{row['first_64']:>9.3f} {row['64_to_128']:>8.3f} {row['steady']:>8.3f} {row['recovered']:>10.1%}  {row['to']}")
+        print(f"{row['first_64']:>9.3f} {row['steady_first_64']:>8.3f} {row['64_to_128']:>8.3f} {row['steady_64_to_128']:>8.3f} "
+              f"{row['recovered']:>10.1%}  {row['to']}")
     print(f"least recovered within 64 tokens: {result['recovered_least']:.1%} of the steady rate")
 
 
@@ -171,7 +181,9 @@ def main():
     parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements; for switch: repetitions; for simulator: rounds over the prompts (default: 5)")
     parser.add_argument("--tokens", type=int, default=400, help="of each answer (default: 400)")
     parser.add_argument("--policy", default="topic", help="for simulator (default: topic)")
-    parser.add_argument("--landing-windows", type=int, default=1, help="for simulator: windows from a copy's begin to its landing (default: 1)")
+    parser.add_argument("--landing-windows", type=int, default=2,
+                        help="for simulator: windows from the look to the first with the expert in place, less one (default: 2: Retire "
+                             "takes effect at the second boundary behind a look, Land at the next)")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", dest="settings", help=f"over {os.path.basename(DEMO)}")
     parser.add_argument("--json", action="store_true", help="one JSON object for programs")
     arguments = parser.parse_args()
