@@ -30,6 +30,24 @@ Result<Hash128> Hash128::parse(std::string_view text) {
   return hash;
 }
 
+std::string Hash128::bytes() const {
+  std::string out;
+  for (const uint64_t half : {high, low}) {
+    for (int shift = 56; shift >= 0; shift -= 8) out.push_back(static_cast<char>(half >> shift));
+  }
+  return out;
+}
+
+Result<Hash128> Hash128::from_bytes(std::string_view bytes) {
+  if (bytes.size() != 16) return fail(Code::kInvalidArgument, "an id has 16 bytes, got {}", bytes.size());
+  Hash128 hash;
+  for (const char byte : bytes) {
+    hash.high = hash.high << 8 | hash.low >> 56;
+    hash.low = hash.low << 8 | static_cast<uint8_t>(byte);
+  }
+  return hash;
+}
+
 Hash128 hash128(std::span<const std::byte> bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
   return {.high = hash.high64, .low = hash.low64};

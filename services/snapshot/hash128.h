@@ -22,6 +22,10 @@ struct Hash128 {
   std::string text() const;  // 32 lower-case hexadecimal digits, the upper half first
   // kInvalidArgument: not 32 lower-case hexadecimal digits.
   static Result<Hash128> parse(std::string_view text);
+  // As messages carry it: 16 bytes, in the order of text()'s digits.
+  std::string bytes() const;
+  // kInvalidArgument: not 16 bytes.
+  static Result<Hash128> from_bytes(std::string_view bytes);
   friend auto operator<=>(const Hash128&, const Hash128&) = default;
 };
 

@@ -22,6 +22,16 @@ TEST(Hash128, TextAndBack) {
   }
 }
 
+TEST(Hash128, BytesAreInTheOrderOfTheText) {
+  const Hash128 hash{.high = 0x0123456789abcdef, .low = 0xfedcba9876543210};
+  EXPECT_EQ(hash.bytes(),
+            std::string("\x01\x23\x45\x67\x89\xab\xcd\xef\xfe\xdc\xba\x98\x76\x54\x32\x10", 16));
+  EXPECT_EQ(Hash128::from_bytes(hash.bytes()).value(), hash);
+  for (const std::size_t size : {0, 15, 17}) {
+    EXPECT_EQ(Hash128::from_bytes(std::string(size, 'x')).error().code(), Code::kInvalidArgument) << size;
+  }
+}
+
 TEST(StateIdentity, EveryFieldIsPartOfTheDigest) {
   std::set<std::string> digests{digest(test_identity()).text()};
   const auto differs = [&](auto change) {
