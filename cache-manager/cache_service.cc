@@ -75,23 +75,6 @@ grpc::ServerUnaryReactor* CacheService::ChangeResidency(grpc::CallbackServerCont
   return reactor;
 }
 
-grpc::ServerUnaryReactor* CacheService::GetUsage(grpc::CallbackServerContext* context,
-                                                 const v1::GetUsageRequest* /*request*/,
-                                                 v1::GetUsageResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  actor::tell(
-      actor_, ExchangeActor::DescribeUsage{[reactor, response](const Result<UsageSummary>& usage) {
-        if (!usage) return reactor->Finish(rpc::to_grpc(usage.error()));
-        response->set_model_fingerprint(usage->model_fingerprint);
-        response->set_layers(usage->layers);
-        response->set_experts(usage->experts);
-        response->mutable_decode_counts()->Add(usage->decode_counts.begin(), usage->decode_counts.end());
-        response->mutable_prefill_counts()->Add(usage->prefill_counts.begin(), usage->prefill_counts.end());
-        reactor->Finish(grpc::Status::OK);
-      }});
-  return reactor;
-}
-
 grpc::ServerUnaryReactor* CacheService::SaveProfile(grpc::CallbackServerContext* context,
                                                     const v1::SaveProfileRequest* request,
                                                     v1::SaveProfileResponse* response) {

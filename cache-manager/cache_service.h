@@ -18,8 +18,6 @@ class CacheService final : public v1::Cache::CallbackService {
   grpc::ServerUnaryReactor* ChangeResidency(grpc::CallbackServerContext* context,
                                             const v1::ChangeResidencyRequest* request,
                                             v1::GetResidencyResponse* response) override;
-  grpc::ServerUnaryReactor* GetUsage(grpc::CallbackServerContext* context, const v1::GetUsageRequest* request,
-                                     v1::GetUsageResponse* response) override;
   grpc::ServerUnaryReactor* SaveProfile(grpc::CallbackServerContext* context,
                                         const v1::SaveProfileRequest* request,
                                         v1::SaveProfileResponse* response) override;

@@ -74,12 +74,6 @@ struct ResidencySummary {
   uint64_t exchanges_total = 0;
 };
 
-struct UsageSummary {
-  std::string model_fingerprint;
-  uint32_t layers = 0, experts = 0;
-  std::vector<uint64_t> decode_counts, prefill_counts;  // (layers, experts)
-};
-
 // What others may look at without a message.
 struct ExchangeStatus {
   std::atomic<bool> attached{false};
@@ -103,9 +97,6 @@ class ExchangeActor final : public actor::Actor {
   struct DescribeResidency {
     std::function<void(ResidencySummary)> reply;
   };
-  struct DescribeUsage {  // kUnavailable while no gpu-worker is attached
-    std::function<void(Result<UsageSummary>)> reply;
-  };
   struct Change {  // errors: ResidencyControl::apply(); kUnavailable while no gpu-worker is attached
     ControlChange change;
     std::function<void(Result<ResidencySummary>)> reply;
@@ -121,7 +112,6 @@ class ExchangeActor final : public actor::Actor {
   };
   void on(Start);
   void on(DescribeResidency message);
-  void on(DescribeUsage message);
   void on(Change message);
   void on(SaveProfile message);
   void on(Stop message);

@@ -260,27 +260,16 @@ TEST_F(ExchangeActorTest, SavesWhatItLearnedWhenThereIsSomethingNew) {
   EXPECT_EQ(saved->tokens, 3u);
 }
 
-TEST_F(ExchangeActorTest, AnswersQuestionsAboutResidencyAndUsage) {
+TEST_F(ExchangeActorTest, AnswersQuestionsAboutResidency) {
   memory_.table.set_slot(0, {shm::SlotState::kResident, 1, 4});
   memory_.table.set_slot(1, {shm::SlotState::kResident, 1, 2});
   start();
-  Result<UsageSummary> usage;
-  auto keep_usage = [&](Result<UsageSummary> reply) { usage = std::move(reply); };
-  actor::tell(actor_, ExchangeActor::DescribeUsage{keep_usage});
-  world_.deliver_all();
-  ASSERT_FALSE(usage);
-  EXPECT_EQ(usage.error().code(), Code::kUnavailable);
   EXPECT_EQ(residency().layers.size(), kLayers) << "also before a gpu-worker is there";
   grant();
   memory_.decode(0, 3, 5, 2);
   memory_.usage.prefill(1, 1) += 7;
   memory_.usage.layer(1).decode_hits = 3;
   memory_.usage.layer(1).prefill_misses = 4;
-  actor::tell(actor_, ExchangeActor::DescribeUsage{keep_usage});
-  world_.deliver_all();
-  ASSERT_TRUE(usage);
-  EXPECT_EQ(usage->decode_counts[3], 5u);
-  EXPECT_EQ(usage->prefill_counts[kExperts + 1], 7u);
   const ResidencySummary summary = residency();
   EXPECT_EQ(summary.layers[1].experts, (std::vector<uint32_t>{2, 4}));
   EXPECT_EQ(summary.layers[0].quota, 2u);

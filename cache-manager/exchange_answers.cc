@@ -49,23 +49,6 @@ std::vector<LayerSummary> ExchangeActor::layer_summaries() const {
 
 void ExchangeActor::on(DescribeResidency message) { message.reply(summary()); }
 
-void ExchangeActor::on(DescribeUsage message) {
-  if (grant_ == nullptr) return message.reply(fail(Code::kUnavailable, "no gpu-worker is attached"));
-  const shm::UsageBoard& board = grant_->usage;
-  UsageSummary summary{.model_fingerprint = learned_.profile().model_fingerprint,
-                       .layers = board.header().layers,
-                       .experts = board.header().experts,
-                       .decode_counts = {},
-                       .prefill_counts = {}};
-  for (uint32_t layer = 0; layer < summary.layers; ++layer) {
-    for (uint32_t expert = 0; expert < summary.experts; ++expert) {
-      summary.decode_counts.push_back(board.decode(layer, expert).load(std::memory_order_relaxed));
-      summary.prefill_counts.push_back(board.prefill(layer, expert).load(std::memory_order_relaxed));
-    }
-  }
-  message.reply(std::move(summary));
-}
-
 // --- what an operator demands
 
 void ExchangeActor::on(Change message) {

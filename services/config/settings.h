@@ -166,9 +166,11 @@ struct Settings : PropertySet {
   Property<uint32_t> experts_exchange_interval_ms{
       this,
       "experts.exchange_interval_ms",
-      "Least pause between two looks at the usage; 0: a look after each window.",
+      "Least pause between two looks at the usage; 0: a look after each window. Small models' windows take "
+      "less, and a look at each "
+      "would cost them more than it brings.",
       {.unit = Unit::kMilliseconds, .applies = Applies::kRestartCacheManager, .example = "50"},
-      0,
+      5,
       {.min = 0, .max = 60000}};
   Property<Choice> experts_verify_records{
       this,

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "services/grammar/hex.h"
 #include "services/grammar/limits.h"
 #include "services/tokenizer/utf8.h"
 
@@ -13,13 +14,6 @@ namespace {
 
 bool is_name_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-}
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 class Parser {

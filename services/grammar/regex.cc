@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "services/grammar/hex.h"
 #include "services/grammar/limits.h"
 #include "services/tokenizer/utf8.h"
 
@@ -39,13 +40,6 @@ const CodePoints& any_but_line_ends() {
 Regex one_of(CodePoints set) { return {.kind = Regex::Kind::kSet, .set = std::move(set)}; }
 Regex any_text() {
   return {.kind = Regex::Kind::kRepeat, .parts = {one_of(CodePoints::all())}, .min = 0, .max = kUnbounded};
-}
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 class Parser {

@@ -58,8 +58,23 @@ TEST_P(RecordedClaimsTest, TheDefaultPolicyKeepsUpWithTheOracleAndBeatsTheSimple
   }
 }
 
-// Windows that a copy takes beyond the boundary where it begins.
-INSTANTIATE_TEST_SUITE_P(Landing, RecordedClaimsTest, testing::Values(0, 1));
+// Windows that a copy takes beyond the boundary where it begins; 2 in a cluster: Retire takes effect at the
+// second boundary behind the look, Land at the one after it.
+INSTANTIATE_TEST_SUITE_P(Landing, RecordedClaimsTest, testing::Values(0, 1, 2));
+
+TEST(RecordedStartTest, AProfileIsABetterStartThanNone) {
+  SimulateOptions options;
+  options.policies = {"static", "lfu-decay", "topic"};
+  options.budgets = {{"128", 128}};
+  options.replay = replay_options(0);
+  const auto with = simulate(recorded(), options);
+  options.knowledge = Knowledge::kNothing;
+  const auto without = simulate(recorded(), options);
+  ASSERT_TRUE(with.has_value() && without.has_value());
+  for (std::size_t policy = 0; policy < options.policies.size(); ++policy) {
+    EXPECT_GT((*with)[policy].hit_rate(), (*without)[policy].hit_rate()) << options.policies[policy];
+  }
+}
 
 RoutingTrace without(std::vector<std::size_t> left_out) {
   RoutingTrace trace = recorded().trace;

@@ -148,7 +148,8 @@ def print_switch(result):
 def measure_simulator(arguments):
     """Records the traffic while it is measured, and replays it through the same policy from the same profile."""
     profile = arguments.settings.get("experts.profile", os.path.join(ROOT, "models", "strata-demo.profile"))
-    settings = {"experts.slots": "25%", "experts.policy": arguments.policy, "experts.profile": profile, **arguments.settings}
+    # The simulator looks behind every window.
+    settings = {"experts.slots": "25%", "experts.exchange_interval_ms": "0", "experts.policy": arguments.policy, "experts.profile": profile, **arguments.settings}
     with tempfile.TemporaryDirectory(prefix="strata-test-") as folder, Cluster(settings) as cluster:
         filled(cluster)
         prompts, trace = os.path.join(folder, "prompts"), os.path.join(folder, "trace.bin")
