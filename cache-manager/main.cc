@@ -1,4 +1,4 @@
-// strata-cache-manager: decides which experts are resident and brings them there.
+// strata-cache-manager: decides which experts are resident and brings them there; keeps parked conversations.
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +13,8 @@
 #include "cache-manager/expert_copier.h"
 #include "cache-manager/grpc_engine_link.h"
 #include "cache-manager/learned_profile.h"
+#include "cache-manager/snapshots/snapshot_actor.h"
+#include "cache-manager/snapshots/snapshot_service.h"
 #include "cache-manager/window_watch.h"
 #include "services/actor/actor_system.h"
 #include "services/gguf/gguf_file.h"
@@ -20,6 +22,8 @@
 #include "services/obs/log.h"
 #include "services/rpc/process_main.h"
 #include "services/rpc/server.h"
+#include "services/shm/segment.h"
+#include "services/sys/cpus.h"
 
 namespace strata::cache_manager {
 namespace {
@@ -51,7 +55,20 @@ LearnedProfile begin_profile(const std::string& fingerprint, uint32_t layers, ui
   return profile;
 }
 
-void fill_status(const ExchangeStatus& from, v1::GetStatusResponse& status) {
+std::string mib_text(uint64_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+std::string use_text(const TierUse& use) {
+  return fmt::format("{}, {} of {}", use.snapshots, mib_text(use.used_bytes), mib_text(use.budget_bytes));
+}
+
+std::string disk_text(const SnapshotRoom& room) {
+  if (room.disk_folder.empty()) return room.disk_problem.empty() ? "off" : "off: " + room.disk_problem;
+  return use_text(room.disk) + (room.disk_problem.empty() ? "" : "; " + room.disk_problem);
+}
+
+void fill_status(const ExchangeStatus& from, const SnapshotRoom& parked, v1::GetStatusResponse& status) {
   auto fact = [&](const char* name, std::string value) {
     v1::Fact& added = *status.add_facts();
     added.set_name(name);
@@ -62,6 +79,8 @@ void fill_status(const ExchangeStatus& from, v1::GetStatusResponse& status) {
   fact("experts resident", fmt::format("{} of {} slots", from.slots_used.load(), from.slots.load()));
   fact("exchanges",
        fmt::format("{} landed, {} in flight", from.exchanges_total.load(), from.in_flight.load()));
+  fact("conversations in memory", parked.ram.budget_bytes == 0 ? "off" : use_text(parked.ram));
+  fact("conversations on disk", disk_text(parked));
   status.set_state(attached ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_DEGRADED);
   if (!attached) {
     status.add_degraded("gpu-worker");
@@ -87,8 +106,25 @@ void stop_exchanges(const std::shared_ptr<ExchangeActor>& exchanges) {
   stopped->get_future().wait_until(deadline);
 }
 
+// Writes what waits to be written, as far as the time allows, and gives the memory back.
+void stop_snapshots(const std::shared_ptr<SnapshotActor>& snapshots) {
+  auto stopped = std::make_shared<std::promise<void>>();
+  actor::tell(snapshots, SnapshotActor::Stop{[stopped] { stopped->set_value(); }});
+  stopped->get_future().wait_for(kStopTimeout);
+}
+
+int64_t unix_time_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 Status run(const rpc::ProcessContext& context) {
   const config::Settings& settings = *context.settings;
+  // A predecessor that was killed left its memory behind.
+  if (const uint32_t removed = shm::remove_segments_of_dead_owners(context.run_id); removed > 0)
+    obs::info("snapshots", "removed {} shared-memory segments of dead processes", removed);
+  TRY(const SnapshotPlan plan, plan_snapshots(settings, context.run_dir, host_memory(context.run_dir)));
   TRY(auto file, gguf::GgufFile::open(settings.model_path().string()));
   TRY(auto experts, model::load_experts(file));
   std::string fingerprint = file.fingerprint();
@@ -126,31 +162,48 @@ Status run(const rpc::ProcessContext& context) {
                        .model_fingerprint = fingerprint,
                        .call_timeout = std::chrono::milliseconds(settings.engine_window_budget_ms()) +
                                        kCallTimeoutBeyondWindow});
-  actor::ActorSystem actors(1);
+  SnapshotProbe snapshot_probe(*metrics);
+  actor::ActorSystem actors(2);  // taking memory for a snapshot may take longer than an exchange may wait
+  actor::ActorSystem files(1);
   auto exchanges = std::make_shared<ExchangeActor>(
       actors.make_executor(), std::move(options), std::move(learned),
       ExchangeActor::Parts{.link = &link, .copier = &copier, .watch = &watch, .probe = &probe});
 
+  auto snapshots = std::make_shared<SnapshotActor>(
+      actors.make_executor(), files.make_executor(),
+      SnapshotOptions{.plan = plan,
+                      .run_id = context.run_id,
+                      .now_ms = unix_time_ms,
+                      .available_bytes = [] { return sys::available_memory_bytes(); },
+                      .disk_files = nullptr},
+      snapshot_probe);
+
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(std::make_unique<CacheService>(exchanges));
+  services.push_back(std::make_unique<SnapshotService>(snapshots));
   TRY(auto server,
-      rpc::Server::start(
-          {.run_dir = context.run_dir,
-           .name = context.name,
-           .status = [&](v1::GetStatusResponse& status) { fill_status(exchanges->status(), status); },
-           .metrics = metrics,
-           .config_hash = context.config_hash,
-           .metrics_listen = rpc::metrics_address(settings.metrics_listen(), context.name)},
-          std::move(services)));
+      rpc::Server::start({.run_dir = context.run_dir,
+                          .name = context.name,
+                          .status =
+                              [&](v1::GetStatusResponse& status) {
+                                fill_status(exchanges->status(), snapshots->room(), status);
+                              },
+                          .metrics = metrics,
+                          .config_hash = context.config_hash,
+                          .metrics_listen = rpc::metrics_address(settings.metrics_listen(), context.name)},
+                         std::move(services)));
   actor::tell(exchanges, ExchangeActor::Start{});
+  actor::tell(snapshots, SnapshotActor::Start{});
   server->set_serving(true);
   rpc::wait_for_stop_signal();
   server->set_serving(false);
 
   stop_exchanges(exchanges);
+  stop_snapshots(snapshots);
   server->stop();
   link.detach();
   actors.stop();
+  files.stop();
   return {};
 }
 
@@ -158,8 +211,9 @@ Status run(const rpc::ProcessContext& context) {
 }  // namespace strata::cache_manager
 
 int main(int argc, char** argv) {
-  auto context = strata::rpc::start_process(argc, argv, "cache-manager",
-                                            "Keeps the experts that are used most in the arena.");
+  auto context = strata::rpc::start_process(
+      argc, argv, "cache-manager",
+      "Keeps the experts that are used most in the arena, and parked conversations.");
   if (!context) return strata::rpc::startup_failed(context.error());
   strata::Status status = strata::cache_manager::run(*context);
   return status.ok() ? 0 : strata::rpc::startup_failed(status);

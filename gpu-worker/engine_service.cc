@@ -3,9 +3,9 @@
 #include <utility>
 #include <variant>
 
-#include "gpu-worker/stream_writer.h"
 #include "services/obs/log.h"
 #include "services/rpc/server.h"
+#include "services/rpc/stream_writer.h"
 
 namespace strata::gpu_worker {
 
@@ -24,7 +24,7 @@ v1::FinishReason to_proto(EndReason reason) {
 }
 
 // The stream of one answer, listening to its generation.
-class GenerateStream final : public StreamWriter<v1::GenerateResponse>, public GenerationListener {
+class GenerateStream final : public rpc::StreamWriter<v1::GenerateResponse>, public GenerationListener {
  public:
   // Between open() and the end of the handler; the listener of the generation is this stream.
   void watch(std::shared_ptr<Generation> generation) { generation_ = std::move(generation); }

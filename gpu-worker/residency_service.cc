@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "gpu-worker/resident_table.h"
-#include "gpu-worker/stream_writer.h"
 #include "services/obs/log.h"
 #include "services/rpc/server.h"
+#include "services/rpc/stream_writer.h"
 #include "services/sys/crash_point.h"
 #include "services/sys/process.h"
 
@@ -56,7 +56,7 @@ struct ResidencyService::Holder {
 };
 
 // The stream of one cache manager; open as long as it holds the grant.
-class ResidencyService::Attachment final : public StreamWriter<v1::AttachCacheResponse> {
+class ResidencyService::Attachment final : public rpc::StreamWriter<v1::AttachCacheResponse> {
  public:
   explicit Attachment(std::shared_ptr<Holder> holder) : holder_(std::move(holder)) {}
 

@@ -6,9 +6,9 @@
 #include <mutex>
 #include <utility>
 
-#include "gpu-worker/stream_writer.h"
 #include "services/obs/log.h"
 #include "services/rpc/server.h"
+#include "services/rpc/stream_writer.h"
 
 namespace strata::gpu_worker {
 
@@ -47,7 +47,7 @@ struct RoutingService::Holder {
   }
 };
 
-class RoutingService::Recording final : public StreamWriter<v1::RecordRoutingResponse> {
+class RoutingService::Recording final : public rpc::StreamWriter<v1::RecordRoutingResponse> {
  public:
   explicit Recording(std::shared_ptr<Holder> holder) : holder_(std::move(holder)) {}
 

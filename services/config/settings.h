@@ -229,6 +229,47 @@ struct Settings : PropertySet {
       1000,
       {.min = 10, .max = 600000}};
 
+  // --- conversations
+  Property<Size> conversations_ram_budget{
+      this,
+      "conversations.ram_budget",
+      "Memory for parked conversations (shared memory, taken as they come); auto: an eighth of the machine's "
+      "or the container's memory, at most half of /dev/shm; 0: nothing is parked, on disk neither.",
+      {.unit = Unit::kBytes, .applies = Applies::kRestartCacheManager, .example = "16GiB"},
+      Size::automatic()};
+  Property<Size> conversations_ram_floor{
+      this,
+      "conversations.ram_floor",
+      "Memory that stays available to everybody else on the machine or in the container: below it parked "
+      "conversations are removed; auto: a sixteenth of it, at most 4GiB.",
+      {.unit = Unit::kBytes, .applies = Applies::kRestartCacheManager, .example = "2GiB"},
+      Size::automatic()};
+  Property<Size> conversations_disk_budget{
+      this,
+      "conversations.disk_budget",
+      "Disk space for parked conversations, which then survive restarts; 0: none; auto: 8GiB.",
+      {.unit = Unit::kBytes, .applies = Applies::kRestartCacheManager, .example = "64GiB"},
+      Size::automatic()};
+  Property<Path> conversations_disk_folder{
+      this,
+      "conversations.disk_folder",
+      "Where they lie, for one cluster at a time and readable by its user only; empty: the folder "
+      "conversations of the run directory, unless that is in memory (tmpfs).",
+      {.applies = Applies::kRestartCacheManager, .example = "/var/lib/strata/conversations"},
+      Path()};
+  Property<Size> conversations_disk_free_min{
+      this,
+      "conversations.disk_free_min",
+      "Free space that the file system keeps whatever the budget; auto: 2GiB.",
+      {.unit = Unit::kBytes, .applies = Applies::kRestartCacheManager, .example = "10GiB"},
+      Size::automatic()};
+  Property<Size> conversations_disk_rate{
+      this,
+      "conversations.disk_rate",
+      "Bytes per second that parking may write to the disk; auto: no bound.",
+      {.unit = Unit::kBytes, .applies = Applies::kRestartCacheManager, .example = "100MiB"},
+      Size::of(256 << 20)};
+
   // --- gateway
   Property<std::string> gateway_listen{this,
                                        "gateway.listen",

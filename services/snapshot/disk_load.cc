@@ -4,9 +4,10 @@
 
 namespace strata::snapshot {
 
-Result<DiskLoad> begin_load(DiskTier& disk, SnapshotStore& ram, const SnapshotId& id, uint64_t owner) {
+Result<DiskLoad> begin_load(Manifest manifest, SnapshotStore& ram, uint64_t owner) {
   DiskLoad load;
-  TRY(load.manifest, disk.manifest(id));
+  load.manifest = std::move(manifest);
+  const SnapshotId id = load.manifest.id;
   const auto tokens = unpack_tokens(load.manifest.words);
   const auto generated = unpack_generated(load.manifest.words);
   TRY(load.reservation, ram.reserve({.identity = ram.identity_digest(),
@@ -55,7 +56,8 @@ Result<SnapshotInfo> end_load(SnapshotStore& ram, const DiskLoad& load, Status p
 }
 
 Result<SnapshotInfo> load_snapshot(DiskTier& disk, SnapshotStore& ram, const SnapshotId& id, uint64_t owner) {
-  TRY(const DiskLoad load, begin_load(disk, ram, id, owner));
+  TRY(Manifest manifest, disk.manifest(id));
+  TRY(const DiskLoad load, begin_load(std::move(manifest), ram, owner));
   Status status;
   for (uint32_t piece = 0; piece < load.pieces() && status.ok(); ++piece)
     status = load_piece(disk, ram, load, piece);

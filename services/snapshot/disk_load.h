@@ -1,7 +1,7 @@
 #pragma once
 // From the disk tier into RAM, piece by piece, so that the store's owner never waits for the disk:
-// begin_load() and end_load() on its thread, load_piece() on any other, in any order, also while the first
-// pieces are already copied on.
+// begin_load() and end_load() on its thread, DiskTier::manifest() and load_piece() on any other, in any
+// order, also while the first pieces are already copied on.
 
 #include <cstdint>
 
@@ -18,9 +18,9 @@ struct DiskLoad {
   uint32_t pieces() const { return 1 + static_cast<uint32_t>(reservation.pages.size()); }
 };
 
-// Errors: those of DiskTier::manifest() and SnapshotStore::reserve() (kAlreadyExists: RAM has it),
-// kFailedPrecondition (the tiers have different seeds).
-Result<DiskLoad> begin_load(DiskTier& disk, SnapshotStore& ram, const SnapshotId& id, uint64_t owner);
+// Errors: those of SnapshotStore::reserve() (kAlreadyExists: RAM has it), kFailedPrecondition (the tiers have
+// different seeds).
+Result<DiskLoad> begin_load(Manifest manifest, SnapshotStore& ram, uint64_t owner);
 // Reads one piece into its extent and checks it. Errors: those of DiskTier::read_...; kDataLoss also names a
 // part of the fixed part that was damaged before it was written.
 Status load_piece(DiskTier& disk, const SnapshotStore& ram, const DiskLoad& load, uint32_t piece);

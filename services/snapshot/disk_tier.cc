@@ -319,6 +319,10 @@ void DiskTier::undo_writing(Writing& writing) {
 
 Result<Manifest> DiskTier::manifest(const SnapshotId& id) {
   TRY_OK(touch(id));
+  return look(id);
+}
+
+Result<Manifest> DiskTier::look(const SnapshotId& id) const {
   const std::lock_guard lock(mutex_);
   const CatalogEntry* entry = entry_of(id);
   if (entry == nullptr) return gone(id);

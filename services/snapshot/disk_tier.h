@@ -92,6 +92,8 @@ class DiskTier {
 
   // What a snapshot is made of; counts as a use. kNotFound: says why it is gone, if that is known.
   Result<Manifest> manifest(const SnapshotId& id);
+  // The same without counting as a use, and without touching the index.
+  Result<Manifest> look(const SnapshotId& id) const;
   // Read and compared with the checksum, into memory of exactly identity.fixed_bytes, page_bytes or
   // manifest.tail_bytes. kNotFound (also if it was removed since manifest(): give the whole restore up),
   // kDataLoss (the snapshot, and every other that needs the same file, is dropped), kOutOfRange (no such

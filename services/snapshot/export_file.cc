@@ -35,7 +35,8 @@ class ExportWriter {
 
 class ExportReader {
  public:
-  ExportReader(sys::FileDescriptor fd, const std::string& path) : fd_(std::move(fd)), path_(path) {}
+  ExportReader(sys::FileDescriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  const std::string& path() const { return path_; }
   // The object that comes next must be of this kind.
   Status expect(ObjectKind kind) {
     TRY(header_, read_object_header(fd_.get(), path_, offset_));
@@ -65,7 +66,7 @@ class ExportReader {
 
  private:
   sys::FileDescriptor fd_;
-  const std::string& path_;
+  std::string path_;
   ObjectHeader header_;
   uint64_t offset_ = 0;
 };
@@ -83,34 +84,6 @@ std::string difference(const StateIdentity& theirs, const StateIdentity& ours) {
   if (theirs.page_tokens != ours.page_tokens) return text("page", theirs.page_tokens, ours.page_tokens);
   if (theirs.options != ours.options) return text("options", theirs.options, ours.options);
   return "sizes or parts differ";
-}
-
-// Fills the reservation from the file, which stands at its fixed part.
-Result<CopyChecksums> read_bytes(ExportReader& in, const SnapshotStore& store, const Manifest& manifest,
-                                 const Reservation& reservation, const std::string& path) {
-  TRY_OK(in.expect(ObjectKind::kFixed));
-  const auto fixed = store.pool().bytes(reservation.fixed);
-  TRY_OK(in.read(fixed));
-  TRY_OK(check_parts(store.identity(), fixed, manifest.part_checksums));
-  CopyChecksums checksums{.parts = manifest.part_checksums, .pages = {}};
-  const auto page_count = static_cast<uint32_t>(manifest.page_keys.size());
-  auto wanted = reservation.pages.begin();
-  for (uint32_t page = 0; page < page_count + (manifest.tail_bytes > 0 ? 1 : 0); ++page) {
-    const bool is_tail = page == page_count;
-    const uint64_t checksum = is_tail ? manifest.tail_checksum : manifest.page_checksums[page];
-    TRY_OK(in.expect(is_tail ? ObjectKind::kTail : ObjectKind::kPage));
-    if (in.header().checksum != checksum) {
-      return fail(Code::kDataLoss, "{}: page {} at byte {} is not the manifest's", path, page, in.offset());
-    }
-    if (page < reservation.shared_pages) {
-      in.skip();  // the same bytes are here
-      continue;
-    }
-    TRY_OK(in.read(store.pool().bytes((wanted++)->extent)));
-    checksums.pages.push_back(checksum);
-  }
-  TRY_OK(in.expect(ObjectKind::kEnd));
-  return checksums;
 }
 
 }  // namespace
@@ -135,32 +108,82 @@ Result<uint64_t> export_snapshot(const std::string& path, const StateIdentity& i
   return write_new_file(files, path, fill);
 }
 
-Result<SnapshotInfo> import_snapshot(const std::string& path, SnapshotStore& store,
-                                     const Hash128& name_space) {
+struct ImportFile::Impl {
+  ExportReader in;  // stands at the fixed part
+  Manifest manifest = {};
+};
+
+ImportFile::ImportFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ImportFile::ImportFile(ImportFile&& other) noexcept = default;
+ImportFile& ImportFile::operator=(ImportFile&& other) noexcept = default;
+ImportFile::~ImportFile() = default;
+
+Result<ImportFile> ImportFile::open(const std::string& path, const StateIdentity& identity) {
   TRY(sys::FileDescriptor fd, open_to_read(path));
-  ExportReader in(std::move(fd), path);
+  auto impl = std::make_unique<Impl>(Impl{.in = ExportReader(std::move(fd), path)});
+  ExportReader& in = impl->in;
   TRY_OK(in.expect(ObjectKind::kIdentity));
   TRY(const std::vector<std::byte> identity_bytes, in.read(kIdentityBytesMax));
-  TRY(const StateIdentity identity, parse_identity(identity_bytes));
-  if (identity != store.identity()) {
+  TRY(const StateIdentity theirs, parse_identity(identity_bytes));
+  if (theirs != identity) {
     return fail(Code::kFailedPrecondition, "{}: a snapshot for another setting: {}", path,
-                difference(identity, store.identity()));
+                difference(theirs, identity));
   }
   TRY_OK(in.expect(ObjectKind::kManifest));
   TRY(const std::vector<std::byte> manifest_bytes, in.read(kManifestBytesMax));
-  TRY(const Manifest manifest, parse_manifest(manifest_bytes, identity));
+  TRY(impl->manifest, parse_manifest(manifest_bytes, identity));
+  return ImportFile(std::move(impl));
+}
+
+Result<Reservation> ImportFile::reserve(SnapshotStore& store, const Hash128& name_space,
+                                        uint64_t owner) const {
+  const Manifest& manifest = impl_->manifest;
   const auto tokens = unpack_tokens(manifest.words);
   const auto generated = unpack_generated(manifest.words);
-  TRY(const Reservation reservation,
-      store.reserve({.identity = store.identity_digest(),
-                     .name_space = name_space.is_zero() ? manifest.name_space : name_space,
-                     .tokens = tokens,
-                     .generated = generated,
-                     .kind = manifest.kind,
-                     .cost_seconds = manifest.cost_seconds,
-                     .tail_bytes = manifest.tail_bytes,
-                     .owner = 0}));
-  auto checksums = read_bytes(in, store, manifest, reservation, path);
+  return store.reserve({.identity = store.identity_digest(),
+                        .name_space = name_space.is_zero() ? manifest.name_space : name_space,
+                        .tokens = tokens,
+                        .generated = generated,
+                        .kind = manifest.kind,
+                        .cost_seconds = manifest.cost_seconds,
+                        .tail_bytes = manifest.tail_bytes,
+                        .owner = owner});
+}
+
+Result<CopyChecksums> ImportFile::read(const SnapshotStore& store, const Reservation& reservation) {
+  ExportReader& in = impl_->in;
+  const Manifest& manifest = impl_->manifest;
+  TRY_OK(in.expect(ObjectKind::kFixed));
+  const auto fixed = store.pool().bytes(reservation.fixed);
+  TRY_OK(in.read(fixed));
+  TRY_OK(check_parts(store.identity(), fixed, manifest.part_checksums));
+  CopyChecksums checksums{.parts = manifest.part_checksums, .pages = {}};
+  const auto page_count = static_cast<uint32_t>(manifest.page_keys.size());
+  auto wanted = reservation.pages.begin();
+  for (uint32_t page = 0; page < page_count + (manifest.tail_bytes > 0 ? 1 : 0); ++page) {
+    const bool is_tail = page == page_count;
+    const uint64_t checksum = is_tail ? manifest.tail_checksum : manifest.page_checksums[page];
+    TRY_OK(in.expect(is_tail ? ObjectKind::kTail : ObjectKind::kPage));
+    if (in.header().checksum != checksum) {
+      return fail(Code::kDataLoss, "{}: page {} at byte {} is not the manifest's", in.path(), page,
+                  in.offset());
+    }
+    if (page < reservation.shared_pages) {
+      in.skip();  // the same bytes are here
+      continue;
+    }
+    TRY_OK(in.read(store.pool().bytes((wanted++)->extent)));
+    checksums.pages.push_back(checksum);
+  }
+  TRY_OK(in.expect(ObjectKind::kEnd));
+  return checksums;
+}
+
+Result<SnapshotInfo> import_snapshot(const std::string& path, SnapshotStore& store,
+                                     const Hash128& name_space) {
+  TRY(ImportFile file, ImportFile::open(path, store.identity()));
+  TRY(const Reservation reservation, file.reserve(store, name_space, 0));
+  auto checksums = file.read(store, reservation);
   if (!checksums) {
     TRY_OK(store.abandon(reservation.ticket));
     return forward_failure(std::move(checksums));

@@ -24,4 +24,8 @@ uint64_t available_memory_bytes();
 // The same read below other roots than "/proc" and "/sys/fs/cgroup"; for tests.
 uint64_t available_memory_bytes(const std::string& proc_root, const std::string& cgroup_root);
 
+// All memory there is: the machine's, or what the tightest control group allows if that is less.
+uint64_t total_memory_bytes();
+uint64_t total_memory_bytes(const std::string& proc_root, const std::string& cgroup_root);
+
 }  // namespace strata::sys

@@ -1,4 +1,4 @@
-// available_memory_bytes(): what /proc/meminfo says, less what the process's control groups allow.
+// Memory: what /proc/meminfo says, or what the process's control groups allow if that is less.
 
 #include <algorithm>
 #include <filesystem>
@@ -68,5 +68,17 @@ uint64_t available_memory_bytes(const std::string& proc_root, const std::string&
 }
 
 uint64_t available_memory_bytes() { return available_memory_bytes("/proc", "/sys/fs/cgroup"); }
+
+uint64_t total_memory_bytes(const std::string& proc_root, const std::string& cgroup_root) {
+  uint64_t total = UINT64_MAX;
+  if (const auto kib = read_field(fs::path(proc_root) / "meminfo", "MemTotal:")) total = *kib * 1024;
+  visit_cgroups(proc_root, cgroup_root, "memory", [&](const fs::path& group, CgroupVersion version) {
+    const CgroupFiles& files = version == CgroupVersion::k1 ? kVersion1 : kVersion2;
+    total = std::min(total, read_number(group / files.limit).value_or(UINT64_MAX));
+  });
+  return total;
+}
+
+uint64_t total_memory_bytes() { return total_memory_bytes("/proc", "/sys/fs/cgroup"); }
 
 }  // namespace strata::sys

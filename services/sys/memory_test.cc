@@ -28,8 +28,23 @@ class MemoryTest : public testing::Test {
     return available_memory_bytes((root_ / "proc").string(), (root_ / "cgroup").string());
   }
 
+  uint64_t total() const {
+    return total_memory_bytes((root_ / "proc").string(), (root_ / "cgroup").string());
+  }
+
   std::filesystem::path root_;
 };
+
+TEST_F(MemoryTest, AllOfItIsTheMachinesWithoutGroups) { EXPECT_EQ(total(), 16000U * 1024); }
+
+TEST_F(MemoryTest, AllOfItIsTheTightestGroupsLimitWhateverIsUsed) {
+  write("proc/self/cgroup", "0::/a/b\n");
+  write("cgroup/a/memory.max", "3000000\n");
+  write("cgroup/a/memory.current", "2900000\n");
+  write("cgroup/a/b/memory.max", "max\n");
+  write("cgroup/a/b/memory.current", "1000000\n");
+  EXPECT_EQ(total(), 3000000U);
+}
 
 TEST_F(MemoryTest, IsWhatTheKernelSaysWithoutGroups) { EXPECT_EQ(available(), 8000U * 1024); }
 

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <utility>
 
-namespace strata::gpu_worker {
+namespace strata::rpc {
 
 template <class Message>
 class StreamWriter : public grpc::ServerWriteReactor<Message>,
@@ -33,6 +33,15 @@ class StreamWriter : public grpc::ServerWriteReactor<Message>,
     }
     // Outside the lock, like every call into gRPC: it may answer on this thread.
     this->StartWrite(first);
+  }
+
+  // For a client that does not read: what waits is dropped, and the status follows what is being written.
+  void cut_off(grpc::Status status) {
+    {
+      std::lock_guard lock(mutex_);
+      if (queue_.size() > 1) queue_.erase(queue_.begin() + 1, queue_.end());
+    }
+    finish(std::move(status));
   }
 
   // What was sent before is written first. Only the first call counts.
@@ -88,4 +97,4 @@ class StreamWriter : public grpc::ServerWriteReactor<Message>,
   std::shared_ptr<StreamWriter> self_;
 };
 
-}  // namespace strata::gpu_worker
+}  // namespace strata::rpc
