@@ -11,10 +11,10 @@ namespace {
 template <class Service, class Response, class Request>
 Result<Response> ask(const std::string& run_dir, const std::string& process,
                      grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                     const Request& request = {}) {
+                     const Request& request = {}, std::chrono::milliseconds timeout = kQuestionTimeout) {
   auto stub = Service::NewStub(rpc::connect(run_dir, process));
   grpc::ClientContext context;
-  rpc::set_deadline(context, kQuestionTimeout);
+  rpc::set_deadline(context, timeout);
   Response response;
   grpc::Status status = (stub.get()->*method)(&context, request, &response);
   if (!status.ok()) return tl::unexpected(rpc::from_grpc(status));
@@ -61,6 +61,26 @@ Result<v1::GetResidencyResponse> change_residency(const std::string& run_dir,
   return ask<v1::Cache>(run_dir, "cache-manager", &v1::Cache::Stub::ChangeResidency, request);
 }
 
+Result<v1::ListSnapshotsResponse> list_snapshots(const std::string& run_dir,
+                                                 const v1::ListSnapshotsRequest& request) {
+  return ask<v1::Snapshots>(run_dir, "cache-manager", &v1::Snapshots::Stub::List, request);
+}
+
+Result<v1::DropSnapshotsResponse> drop_snapshots(const std::string& run_dir,
+                                                 const v1::DropSnapshotsRequest& request) {
+  return ask<v1::Snapshots>(run_dir, "cache-manager", &v1::Snapshots::Stub::Drop, request);
+}
+
+Result<v1::ExportSnapshotResponse> export_snapshot(const std::string& run_dir,
+                                                   const v1::ExportSnapshotRequest& request) {
+  return ask<v1::Snapshots>(run_dir, "cache-manager", &v1::Snapshots::Stub::Export, request, kFileTimeout);
+}
+
+Result<v1::ImportSnapshotResponse> import_snapshot(const std::string& run_dir,
+                                                   const v1::ImportSnapshotRequest& request) {
+  return ask<v1::Snapshots>(run_dir, "cache-manager", &v1::Snapshots::Stub::Import, request, kFileTimeout);
+}
+
 Result<std::string> api_url(const std::string& url, const std::string& run_dir) {
   if (!url.empty()) return url;
   TRY(v1::GetClusterResponse cluster, get_cluster(run_dir));
@@ -71,6 +91,14 @@ Result<std::string> api_url(const std::string& url, const std::string& run_dir) 
 
 int exit_code_of(const Status& status) {
   return status.code() == Code::kFailedPrecondition ? kExitNotRunning : kExitFailed;
+}
+
+int report_answer(const std::string& run_dir, const Status& status) {
+  if (status.code() == Code::kUnavailable) {
+    if (const auto cluster = get_cluster(run_dir); !cluster)
+      return report(cluster.error(), exit_code_of(cluster.error()));
+  }
+  return report(status, status.code() == Code::kInvalidArgument ? kExitFault : kExitFailed);
 }
 
 }  // namespace strata::cli

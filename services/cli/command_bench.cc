@@ -7,13 +7,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 
 #include "services/cli/bench_cluster.h"
 #include "services/cli/bench_folder.h"
 #include "services/cli/bench_measure.h"
 #include "services/cli/commands.h"
 #include "services/cli/profile_prompts.h"
+#include "services/cli/write_text.h"
 #include "services/gguf/gguf_file.h"
 #include "services/model/synthetic_routing.h"
 #include "services/synthetic/model_file.h"
@@ -48,12 +48,6 @@ Result<uint64_t> write_synthetic(const synthetic::ModelRequest& request, const s
                                             .seed = request.seed,
                                             .threads = static_cast<uint32_t>(sys::allowed_cpus().size()),
                                             .cancelled = &stop_asked});
-}
-
-Status write_text(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  if (!(out << text).flush()) return fail(Code::kPermissionDenied, "{}: cannot be written", path);
-  return {};
 }
 
 // The settings of the measured cluster: those of the user, and before them what a synthetic model needs.

@@ -13,15 +13,6 @@ namespace strata::cli {
 
 namespace {
 
-// A cache manager that does not answer: is there a cluster at all?
-int report_silent(const std::string& run_dir, const Status& status) {
-  if (status.code() == Code::kUnavailable) {
-    if (auto cluster = get_cluster(run_dir); !cluster)
-      return report(cluster.error(), exit_code_of(cluster.error()));
-  }
-  return report(status, status.code() == Code::kInvalidArgument ? kExitFault : kExitFailed);
-}
-
 Result<v1::GetResidencyResponse> look(const ResidencyShowOptions& options) {
   TRY(auto residency, get_residency(options.run_dir));
   if (options.seconds <= 0) return residency;
@@ -64,7 +55,7 @@ int print(const v1::GetResidencyResponse& residency, bool json) {
 
 int run_residency_show(const ResidencyShowOptions& options) {
   const auto residency = look(options);
-  if (!residency) return report_silent(options.run_dir, residency.error());
+  if (!residency) return report_answer(options.run_dir, residency.error());
   return print(*residency, options.json);
 }
 
@@ -77,7 +68,7 @@ int run_residency_change(const ResidencyChangeOptions& options) {
   const auto request = request_of(options);
   if (!request) return report(request.error(), kExitFault);
   const auto residency = change_residency(options.run_dir, *request);
-  if (!residency) return report_silent(options.run_dir, residency.error());
+  if (!residency) return report_answer(options.run_dir, residency.error());
   return print(*residency, options.json);
 }
 

@@ -159,6 +159,38 @@ struct BenchOptions {
 };
 int run_bench(const BenchOptions& options);
 
+struct ProbeOptions {
+  std::string pattern;       // of services/cli/probe_patterns.h, or "all"
+  config::LoadOptions load;  // a cluster of its own; no path: one that runs
+  std::string url;           // any OpenAI-compatible server; empty: the cluster of run_dir
+  std::string run_dir;
+  uint32_t conversations = 4;
+  uint32_t tokens = 1500;
+  uint32_t rounds = 3;
+  uint32_t steps = 20;
+  uint32_t answer_tokens = 24;
+  std::optional<uint64_t> seed;  // none: another one each time
+  uint32_t pairs = 0;            // agent loops with the configured settings and with those of `against`
+  std::vector<std::string> against = {"conversations.ram_budget=0"};
+  bool json = false;
+  std::string plot;  // an SVG file; empty: none
+};
+int run_probe(const ProbeOptions& options);
+
+struct ConversationsOptions {
+  std::string run_dir;
+  std::string id;             // or the beginning of one
+  std::string file;           // to write or to read
+  bool conversation = false;  // drop: all snapshots of the conversation that `id` belongs to
+  bool all = false;           // drop: everything
+  bool json = false;
+};
+int run_conversations_list(const ConversationsOptions& options);
+int run_conversations_show(const ConversationsOptions& options);
+int run_conversations_drop(const ConversationsOptions& options);
+int run_conversations_export(const ConversationsOptions& options);
+int run_conversations_import(const ConversationsOptions& options);
+
 struct SimulateCommandOptions {
   std::string traces;    // a folder or file of recorded routing, or
   std::string generate;  // services/simulation/generate.h

@@ -51,6 +51,8 @@ class Commands {
     add_residency(app);
     add_plan(app);
     add_bench(app);
+    add_probe(app);
+    add_conversations(app);
     add_simulate(app);
     auto* shown = app.add_subcommand("version", "Print version and commit");
     shown->callback([this] { exit_code = run_version(); });
@@ -463,6 +465,118 @@ class Commands {
     });
   }
 
+  void add_probe(CLI::App& app) {
+    auto* command = app.add_subcommand(
+        "probe", "Measure what coming back to a conversation costs: time to first token, like a client");
+    command->add_option("pattern", probe_.pattern, "alternate, loop, shared, edit, compact, or all")
+        ->required()
+        ->check(CLI::IsMember({"alternate", "loop", "shared", "edit", "compact", "all"}));
+    add_config_options(*command, probe_.load, false);
+    command->get_option("--config")->description("Start a cluster of its own of this YAML file, and end it");
+    command->get_option("--set")->needs("--config");
+    add_run_dir(*command, probe_.run_dir);
+    command->get_option("--run-dir")->description("Folder of the cluster that is measured without --config");
+    command
+        ->add_option("--url", probe_.url, "Any OpenAI-compatible server instead, e.g. http://127.0.0.1:8080")
+        ->excludes("--config");
+    command->add_option("--conversations", probe_.conversations, "Conversations, or chats of a shared prompt")
+        ->check(CLI::Range(2u, 1000u))
+        ->capture_default_str();
+    command->add_option("--tokens", probe_.tokens, "Length of a history or of a shared system prompt, about")
+        ->check(CLI::Range(10u, 1u << 20))
+        ->capture_default_str();
+    command
+        ->add_option(
+            "--rounds", probe_.rounds,
+            "How often each conversation is come back to, edited or compacted; shared: system prompts")
+        ->check(CLI::Range(1u, 1000u))
+        ->capture_default_str();
+    command->add_option("--steps", probe_.steps, "Steps of an agent loop, about 50 tokens each")
+        ->check(CLI::Range(1u, 100'000u))
+        ->capture_default_str();
+    command->add_option("--answer-tokens", probe_.answer_tokens, "Length of each answer, at most")
+        ->check(CLI::Range(1u, 1u << 16))
+        ->capture_default_str();
+    command->add_option("--seed", probe_.seed,
+                        "Of the texts; default: another one each time, so that nothing is known of them");
+    auto* pairs =
+        command
+            ->add_option("--pairs", probe_.pairs,
+                         "Pairs of agent loops, with the settings and with those of --against, each "
+                         "in a fresh cluster; 0: none")
+            ->needs("--config")
+            ->check(CLI::Range(0u, 1000u))
+            ->capture_default_str();
+    command
+        ->add_option("--against", probe_.against,
+                     "PATH=VALUE over the settings in the second half of each pair; repeats")
+        ->allow_extra_args(false)
+        ->needs(pairs)
+        ->capture_default_str();
+    command->add_flag("--json", probe_.json, "One JSON object for programs");
+    command->add_option("--plot", probe_.plot, "Also draw every request into this SVG file");
+    command->footer(
+        "alternate: conversations take turns: cold (first read), warm (the next turn at once), switched "
+        "(after "
+        "all\n"
+        "  others), repeated (the first request again: its greedy answer must be the same, else exit code "
+        "1)\n"
+        "loop: one conversation grows by small messages, one step right after the other\n"
+        "shared: chats with one system prompt    edit: the last message of the user is another one\n"
+        "compact: a summary replaces the history, the system prompt stays\n"
+        "Examples:\n"
+        "  strata probe alternate --config configs/demo.yaml --conversations 4 --tokens 1500 --json\n"
+        "  strata probe all --plot probe.svg\n"
+        "  strata probe loop --config configs/demo.yaml --pairs 10 --against conversations.ram_budget=0\n"
+        "  strata probe shared --url http://127.0.0.1:8080 --tokens 1000");
+    command->callback([this] { exit_code = run_probe(probe_); });
+  }
+
+  CLI::App* add_conversations_command(CLI::App& conversations, const std::string& name,
+                                      const std::string& help,
+                                      int (*run)(const ConversationsOptions& options)) {
+    auto* command = conversations.add_subcommand(name, help);
+    add_run_dir(*command, conversations_.run_dir);
+    command->add_flag("--json", conversations_.json, "One JSON object for programs");
+    command->callback([this, run] { exit_code = run(conversations_); });
+    return command;
+  }
+
+  void add_conversations(CLI::App& app) {
+    auto* command = app.add_subcommand("conversations",
+                                       "Show and look after parked conversations: in memory and on disk");
+    command->require_subcommand(1);
+    command->footer(
+        "An ID may be shortened to a beginning that only one snapshot has.\n"
+        "Examples:\n"
+        "  strata conversations list\n"
+        "  strata conversations show 3f2a\n"
+        "  strata conversations export 3f2a /tmp/chat.snapshot\n"
+        "  strata conversations import /tmp/chat.snapshot\n"
+        "  strata conversations drop --all");
+    const char* id = "The snapshot's id, or its beginning";
+    add_conversations_command(*command, "list", "What is parked, the last used first, and the tiers' use",
+                              run_conversations_list);
+    auto* show = add_conversations_command(*command, "show", "One snapshot, or why it is gone",
+                                           run_conversations_show);
+    show->add_option("id", conversations_.id, id)->required();
+    auto* drop = add_conversations_command(*command, "drop", "Forget snapshots, in memory and on disk",
+                                           run_conversations_drop);
+    auto* dropped = drop->add_option("id", conversations_.id, id);
+    drop->add_flag("--conversation", conversations_.conversation,
+                   "All snapshots of the conversation that it belongs to")
+        ->needs(dropped);
+    drop->add_flag("--all", conversations_.all, "Everything")->excludes(dropped);
+    auto* exported = add_conversations_command(*command, "export", "Write a snapshot into a new file",
+                                               run_conversations_export);
+    exported->add_option("id", conversations_.id, id)->required();
+    exported->add_option("file", conversations_.file, "Must not exist; on the cluster's machine")->required();
+    auto* imported = add_conversations_command(
+        *command, "import", "Park what was exported from a cluster of the same model and settings",
+        run_conversations_import);
+    imported->add_option("file", conversations_.file, "On the cluster's machine")->required();
+  }
+
   UpOptions up_;
   DownOptions down_;
   StatusOptions status_;
@@ -480,6 +594,8 @@ class Commands {
   ProfileCrossValidateOptions validate_;
   PlanOptions plan_;
   BenchOptions bench_;
+  ProbeOptions probe_;
+  ConversationsOptions conversations_;
   SimulateCommandOptions simulate_;
 };
 
