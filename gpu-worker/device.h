@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gpu-worker/loop_counters.h"
+#include "gpu-worker/state_layout.h"
 #include "services/base/limits.h"
 #include "services/base/status.h"
 #include "services/model/sampling.h"
@@ -84,6 +85,25 @@ class Device {
   // The experts of the last window's rows: (layers, rows, k) in router order. Valid until the next
   // run_window().
   virtual std::span<const uint16_t> routed() const = 0;
+
+  // --- Keeping states (docs/conversations.md). Between two windows:
+  // Copies the fixed part of the sequence's state into one of the slots that the plan has for that.
+  virtual void capture(SequenceId from, uint32_t slot) = 0;
+  // The sequence goes on behind its first `tokens` tokens, whose pages it has, with the slot's fixed part.
+  virtual void restore(SequenceId to, uint32_t slot, uint32_t tokens) = 0;
+  // Gives `to` the pages of the first `tokens` tokens of `from`.
+  virtual void copy_pages(SequenceId from, SequenceId to, uint32_t tokens) = 0;
+  // Between the device and host memory, of state_layout()'s sizes; returns when the bytes are there. From one
+  // thread at a time, also beside windows: then of tokens that the sequence has read before the window, and
+  // to sequences that are not in it. `tokens`: the sequence's length, which the last page may not reach.
+  virtual Status read_slot(uint32_t slot, std::span<std::byte> to) = 0;
+  virtual Status write_slot(uint32_t slot, std::span<const std::byte> from) = 0;
+  virtual Status read_page(SequenceId from, uint32_t page, uint32_t tokens, std::span<std::byte> to) = 0;
+  virtual Status write_page(SequenceId to, uint32_t page, uint32_t tokens,
+                            std::span<const std::byte> from) = 0;
+  virtual const StateLayout& state_layout() const = 0;  // any thread
+  virtual uint32_t checkpoint_slots() const = 0;        // any thread
+
   // Seconds spent since the last call, by stage.
   virtual StageSeconds take_stages() = 0;
 

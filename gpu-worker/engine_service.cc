@@ -11,6 +11,18 @@ namespace strata::gpu_worker {
 
 namespace {
 
+v1::ReuseSource source_of(ReuseSource source) {
+  switch (source) {
+    case ReuseSource::kNone:
+      break;
+    case ReuseSource::kLive:
+      return v1::REUSE_SOURCE_LIVE;
+    case ReuseSource::kCheckpoint:
+      return v1::REUSE_SOURCE_CHECKPOINT;
+  }
+  return v1::REUSE_SOURCE_UNSPECIFIED;
+}
+
 v1::FinishReason to_proto(EndReason reason) {
   switch (reason) {
     case EndReason::kEndToken:
@@ -67,6 +79,7 @@ class GenerateStream final : public rpc::StreamWriter<v1::GenerateResponse>, pub
     finished.set_end_token(ended.end_token);
     finished.set_prompt_tokens_computed(ended.prompt_tokens_computed);
     finished.set_prompt_tokens_reused(ended.prompt_tokens_reused);
+    finished.set_source(source_of(ended.source));
     finished.set_generated_tokens(ended.generated_tokens);
     finished.set_prefill_seconds(ended.prefill_seconds);
     finished.set_decode_seconds(ended.decode_seconds);

@@ -3,8 +3,11 @@
 // been fed, so that any token fed twice, left out or mixed up with another sequence changes the answer. Keeps
 // a record of every window.
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,11 +26,14 @@ namespace strata::gpu_worker {
 
 inline constexpr int32_t kFakeVocab = 1000;
 
-// What the fake model says after these tokens: 1..kFakeVocab-1. Token 0 is never said.
-inline int32_t fake_next_token(std::span<const int32_t> tokens) {
+inline uint64_t fake_hash(std::span<const int32_t> tokens) {
   uint64_t hash = 1469598103934665603u;
   for (int32_t token : tokens) hash = (hash ^ static_cast<uint64_t>(token)) * 1099511628211u;
-  return static_cast<int32_t>(1 + (hash >> 20) % (kFakeVocab - 1));
+  return hash;
+}
+// What the fake model says after these tokens: 1..kFakeVocab-1. Token 0 is never said.
+inline int32_t fake_next_token(std::span<const int32_t> tokens) {
+  return static_cast<int32_t>(1 + (fake_hash(tokens) >> 20) % (kFakeVocab - 1));
 }
 inline std::vector<int32_t> fake_answer(std::vector<int32_t> tokens, std::size_t count) {
   std::vector<int32_t> answer;
@@ -109,6 +115,46 @@ class FakeDevice final : public Device {
             static_cast<uint16_t>((token + static_cast<int32_t>(layer) + 1) % 8)};
   }
   std::span<const uint16_t> routed() const override { return routed_; }
+  // The fixed part is the number and hash of all tokens fed, a page the tokens themselves.
+  void capture(SequenceId from, uint32_t slot) override {
+    std::memcpy(slots_.at(slot).data(), fixed_of(at(from)).data(), layout_.fixed_bytes());
+  }
+  void restore(SequenceId to, uint32_t slot, uint32_t tokens) override {
+    Sequence& sequence = at(to);
+    CHECK(tokens <= sequence.fed.size(), "{} tokens of {}", tokens, sequence.fed.size());
+    sequence.fed.resize(tokens);
+    CHECK(fixed_of(sequence) == slots_.at(slot), "the slot holds the state behind other tokens");
+  }
+  void copy_pages(SequenceId from, SequenceId to, uint32_t tokens) override {
+    const std::vector<int32_t>& fed = at(from).fed;
+    CHECK(tokens <= fed.size(), "{} tokens of {}", tokens, fed.size());
+    at(to).fed.assign(fed.begin(), fed.begin() + tokens);
+  }
+  Status read_slot(uint32_t slot, std::span<std::byte> to) override {
+    std::ranges::copy(slots_.at(slot), to.begin());
+    return {};
+  }
+  Status write_slot(uint32_t slot, std::span<const std::byte> from) override {
+    std::ranges::copy(from, slots_.at(slot).begin());
+    return {};
+  }
+  Status read_page(SequenceId from, uint32_t page, uint32_t tokens, std::span<std::byte> to) override {
+    std::ranges::fill(to, std::byte{0});
+    for (const StateLayout::Piece& piece : layout_.page_pieces(page, tokens))
+      std::memcpy(to.data(), reinterpret_cast<const std::byte*>(at(from).fed.data()) + piece.at, piece.bytes);
+    return {};
+  }
+  Status write_page(SequenceId to, uint32_t page, uint32_t tokens, std::span<const std::byte> from) override {
+    std::vector<int32_t>& fed = at(to).fed;
+    for (const StateLayout::Piece& piece : layout_.page_pieces(page, tokens)) {
+      fed.resize(std::max<std::size_t>(fed.size(), (piece.at + piece.bytes) / sizeof(int32_t)));
+      std::memcpy(reinterpret_cast<std::byte*>(fed.data()) + piece.at, from.data(), piece.bytes);
+    }
+    return {};
+  }
+  const StateLayout& state_layout() const override { return layout_; }
+  uint32_t checkpoint_slots() const override { return static_cast<uint32_t>(slots_.size()); }
+
   StageSeconds take_stages() override { return stages; }
   ArenaHandle arena() const override {
     return {.segment = arena_.name(),
@@ -122,6 +168,7 @@ class FakeDevice final : public Device {
   const DispatchCounters& dispatch_counters() const override { return counters_; }
   std::string activity() const override { return "fake device"; }
 
+  const std::vector<int32_t>& fed(SequenceId id) { return at(id).fed; }
   uint32_t open_sequences() const {
     uint32_t count = 0;
     for (const Sequence& sequence : sequences_) count += sequence.open ? 1 : 0;
@@ -152,8 +199,17 @@ class FakeDevice final : public Device {
     return sequence;
   }
 
+  std::vector<std::byte> fixed_of(const Sequence& sequence) const {
+    const std::array<uint64_t, 2> known = {sequence.fed.size(), fake_hash(sequence.fed)};
+    std::vector<std::byte> fixed(layout_.fixed_bytes());
+    std::memcpy(fixed.data(), known.data(), sizeof(known));
+    return fixed;
+  }
+
   std::vector<Sequence> sequences_;
   std::vector<uint16_t> routed_;  // (layers, rows, k) of the last window
+  StateLayout layout_{{{"hash.0", 2 * sizeof(uint64_t), 0, 0}, {"tokens.0", 1 << 20, 1, sizeof(int32_t)}}};
+  std::vector<std::vector<std::byte>> slots_{3, std::vector<std::byte>(layout_.fixed_bytes())};
   shm::Segment arena_;
   shm::UsageBoard usage_;
   DispatchCounters counters_;

@@ -23,6 +23,25 @@ Result<std::vector<int32_t>> read_tokens(std::string_view field,
   return std::vector<int32_t>(tokens.begin(), tokens.end());
 }
 
+Result<std::vector<CheckpointWish>> read_checkpoints(const v1::GenerateRequest& request) {
+  std::vector<CheckpointWish> wishes;
+  for (int index = 0; index < request.checkpoints_size(); ++index) {
+    const v1::Checkpoint& wish = request.checkpoints(index);
+    const uint32_t before = wishes.empty() ? 0 : wishes.back().tokens;
+    if (wish.prompt_tokens() <= before ||
+        wish.prompt_tokens() > static_cast<uint32_t>(request.prompt_tokens_size())) {
+      return fail(Code::kInvalidArgument,
+                  "checkpoints[{}]: {} tokens, expected more than {} and at most the prompt's {}", index,
+                  wish.prompt_tokens(), before, request.prompt_tokens_size());
+    }
+    CheckpointKind kind = CheckpointKind::kMessage;
+    if (wish.kind() == v1::CHECKPOINT_KIND_ROOT) kind = CheckpointKind::kRoot;
+    if (wish.kind() == v1::CHECKPOINT_KIND_INTERVAL) kind = CheckpointKind::kInterval;
+    wishes.push_back({wish.prompt_tokens(), kind});
+  }
+  return wishes;
+}
+
 struct Range {
   float min, max;
   bool above_min = false;  // the minimum itself is excluded
@@ -84,10 +103,14 @@ Result<GenerationRequest> read_generate_request(const v1::GenerateRequest& reque
                          .generated = {},
                          .sampling = {},
                          .max_tokens = request.max_tokens(),
-                         .end_tokens = {}};
+                         .end_tokens = {},
+                         .name_space = request.name_space(),
+                         .shared_tokens = request.shared_prompt_tokens(),
+                         .checkpoints = {}};
   TRY(read.prompt, read_tokens("prompt_tokens", request.prompt_tokens(), limits.vocab));
   TRY(read.generated, read_tokens("generated_tokens", request.generated_tokens(), limits.vocab));
   TRY(read.end_tokens, read_tokens("end_tokens", request.end_tokens(), limits.vocab));
+  TRY(read.checkpoints, read_checkpoints(request));
   if (read.prompt.empty())
     return fail(Code::kInvalidArgument, "prompt_tokens: a prompt has at least one token");
   if (read.max_tokens == 0)

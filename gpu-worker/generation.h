@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "gpu-worker/kept_sequences.h"
 #include "services/base/status.h"
 #include "services/model/sampling.h"
 
@@ -21,6 +22,9 @@ struct GenerationRequest {
   model::SamplingParams sampling;
   uint32_t max_tokens = 0;  // of the answer, known ones included
   std::vector<int32_t> end_tokens;
+  std::string name_space = {};                   // whose states it may go on from
+  uint32_t shared_tokens = 0;                    // of the prompt, that others may go on from, too
+  std::vector<CheckpointWish> checkpoints = {};  // ascending
 };
 
 struct PromptProgressed {
@@ -41,6 +45,7 @@ struct GenerationEnded {
   int32_t end_token = 0;  // with kEndToken; was not reported as chosen
   uint32_t prompt_tokens_computed = 0;
   uint32_t prompt_tokens_reused = 0;
+  ReuseSource source = ReuseSource::kNone;
   uint32_t generated_tokens = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;

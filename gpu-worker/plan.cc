@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "gpu-worker/expert_dispatch.h"
+#include "gpu-worker/host/host_state.h"
 #include "gpu-worker/plan_table.h"
 #include "services/base/check.h"
 #include "services/expert/thread_plan.h"
@@ -23,6 +24,10 @@ constexpr uint32_t kHostChunkTokens = 128;  // engine.prefill_chunk_tokens: auto
 constexpr uint64_t kAutoSlotsPercent = 25;
 // `auto` leaves this share of the available memory to the page cache, which holds the experts that miss.
 constexpr uint64_t kAutoArenaShareMax = 2;  // at most one half
+
+// engine.checkpoints: auto.
+constexpr uint64_t kAutoCheckpointsMin = 2, kAutoCheckpointsMax = 32;
+constexpr uint64_t kCheckpointsShare = 16;  // of the available memory, at most
 
 uint64_t buffer_bytes(const model::ModelWeights& weights, const config::Settings& settings,
                       const MemoryPlan& plan) {
@@ -80,6 +85,18 @@ void add_arena(MemoryPlan& plan, const config::Settings& settings, uint64_t auto
                         "experts.slots"});
 }
 
+PlanItem checkpoints_item(const MemoryPlan& plan, uint64_t bytes) {
+  return {"checkpoints", bytes, fmt::format("{} checkpoints of conversations", plan.checkpoint_slots),
+          "engine.checkpoints"};
+}
+
+uint32_t planned_checkpoints(const config::Settings& settings, uint64_t available_bytes,
+                             uint64_t checkpoint_bytes) {
+  const uint64_t fitting = available_bytes / kCheckpointsShare / std::max<uint64_t>(checkpoint_bytes, 1);
+  return settings.engine_checkpoints().number.value_or(
+      static_cast<uint32_t>(std::clamp(fitting, kAutoCheckpointsMin, kAutoCheckpointsMax)));
+}
+
 Result<uint32_t> planned_context(const model::ModelConfig& config, const config::Settings& settings) {
   uint32_t wanted = settings.engine_context_tokens();
   if (wanted > config.context_length) {
@@ -116,6 +133,10 @@ MemoryPlan lay_out_host(const model::ModelWeights& weights, const config::Settin
   plan.items.push_back({"kv", plan.sequences * model::SequenceState::bytes_needed(config, context_tokens),
                         fmt::format("{} sequences of {} tokens", plan.sequences, context_tokens),
                         "engine.context_tokens or engine.sequences"});
+  const uint64_t checkpoint_bytes =
+      StateLayout(host_state_arrays(config, model::SequenceState(config, 1))).fixed_bytes();
+  plan.checkpoint_slots = planned_checkpoints(settings, available_bytes, checkpoint_bytes);
+  plan.items.push_back(checkpoints_item(plan, plan.checkpoint_slots * checkpoint_bytes));
   plan.items.push_back({"buffers", buffer_bytes(weights, settings, plan),
                         fmt::format("windows of up to {} rows", plan.window_rows_max),
                         "engine.prefill_chunk_tokens"});

@@ -27,6 +27,7 @@ struct MemoryPlan {
   uint32_t context_tokens = 0;
   uint32_t prefill_chunk_tokens = 0;
   uint32_t window_rows_max = 0;
+  uint32_t checkpoint_slots = 0;
   uint32_t experts_total = 0;  // over all trunk layers
   uint32_t slots = 0;
   uint64_t slot_bytes = 0;
@@ -55,6 +56,12 @@ inline uint64_t routed_picks_max(const model::ModelConfig& config, uint32_t rows
 
 // The last item, and memory.slots: experts.slots, where `automatic` is what auto means.
 void add_arena(MemoryPlan& plan, const config::Settings& settings, uint64_t automatic);
+
+// engine.checkpoints, or as many as a share of the available bytes holds.
+uint32_t planned_checkpoints(const config::Settings& settings, uint64_t available_bytes,
+                             uint64_t checkpoint_bytes);
+// The item of memory.checkpoint_slots.
+PlanItem checkpoints_item(const MemoryPlan& plan, uint64_t bytes);
 
 // engine.context_tokens, or what the model's file says. kInvalidArgument: more than the model was made for.
 Result<uint32_t> planned_context(const model::ModelConfig& config, const config::Settings& settings);

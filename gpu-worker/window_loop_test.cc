@@ -110,7 +110,7 @@ TEST_F(WindowLoopTest, EndsEverythingWithAReasonWhenItStops) {
   ASSERT_TRUE(heard->wait_over());
   EXPECT_EQ(heard->status().code(), Code::kUnavailable);
   EXPECT_EQ(loop.submit(generation(heard, 1)).code(), Code::kUnavailable);
-  EXPECT_EQ(device_.open_sequences(), 0u);
+  EXPECT_EQ(loop.counters().sequences_running, 0u);
 }
 
 TEST_F(WindowLoopTest, AStuckWindowIsReportedWithItsPhaseAndParties) {

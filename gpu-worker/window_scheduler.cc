@@ -17,13 +17,10 @@ void count(std::atomic<uint64_t>& counter, uint64_t by) { counter.fetch_add(by, 
 
 }  // namespace
 
-WindowScheduler::WindowScheduler(const WindowSchedulerOptions& options) : options_(options) {
+WindowScheduler::WindowScheduler(const WindowSchedulerOptions& options)
+    : options_(options), sequences_(*options.device) {
   CHECK(options_.prefill_chunk_tokens > 0);
   CHECK(options_.context_tokens > 0);
-}
-
-WindowScheduler::~WindowScheduler() {
-  for (const auto& running : running_) options_.device->close_sequence(running->sequence);
 }
 
 void WindowScheduler::drop_cancelled(std::vector<PostedEvent>& events) {
@@ -40,12 +37,8 @@ void WindowScheduler::admit(std::shared_ptr<Generation> generation, std::vector<
     events.push_back({generation->listener(), std::move(event), {}});
   };
   if (generation->cancelled()) return reply(Status(Code::kCancelled, "cancelled by the caller"));
-  Result<SequenceId> sequence = options_.device->open_sequence();
-  if (!sequence) return reply(std::move(sequence).error());
-
   auto running = std::make_unique<Running>();
   running->generation = generation;
-  running->sequence = *sequence;
   running->number = ++admissions_;
   running->prompt_count = static_cast<uint32_t>(request.prompt.size());
   // Room for the whole answer now, so that no window grows it.
@@ -55,7 +48,14 @@ void WindowScheduler::admit(std::shared_ptr<Generation> generation, std::vector<
   running->tokens.assign(request.prompt.begin(), request.prompt.end());
   running->tokens.insert(running->tokens.end(), request.generated.begin(), request.generated.end());
   running->admitted = running->first_window = Clock::now();
-  reply(PromptProgressed{.total = running->prompt_count, .cached = 0, .processed = 0});
+  Result<KeptSequences::Begun> begun =
+      sequences_.begin(running->tokens, request.name_space, request.shared_tokens);
+  if (!begun) return reply(std::move(begun).error());
+  running->sequence = begun->sequence;
+  running->fed = running->reused = begun->reused;
+  running->source = begun->source;
+  running->checkpoints = checkpoints_of(*running);
+  reply(progress(*running));
 
   Running& admitted = *running_.emplace_back(std::move(running));
   // A resubmitted answer may have been complete but for its last event.
@@ -83,7 +83,7 @@ void WindowScheduler::run_window(std::vector<PostedEvent>& events) {
   Status status = options_.device->run_window(rows_, choices_);
   if (!status.ok()) {
     Status reason(status.code(), fmt::format("the window failed: {}", status.message()));
-    for (const Part& part : parts_) end(*part.running, reason, events);
+    for (const Part& part : parts_) end(*part.running, reason, events, State::kUnknown);
     sweep();
     return;
   }
@@ -93,11 +93,9 @@ void WindowScheduler::run_window(std::vector<PostedEvent>& events) {
     Running& running = *part.running;
     running.fed += part.rows;
     if (!part.decode && running.fed <= running.prompt_count) {
-      events.push_back(
-          {running.generation->listener(),
-           PromptProgressed{.total = running.prompt_count, .cached = 0, .processed = running.fed},
-           {}});
+      events.push_back({running.generation->listener(), progress(running), {}});
     }
+    take_checkpoint(running);
     if (running.fed < running.tokens.size()) continue;
     CHECK(choice != choices_.end() && choice->row == part.first_row + part.rows - 1, "row {} has no choice",
           part.first_row + part.rows - 1);
@@ -142,6 +140,10 @@ uint32_t WindowScheduler::chunk_rows(const Running& running) const {
   const bool in_prompt = running.fed < running.prompt_count;
   const uint32_t last = in_prompt ? running.prompt_count : static_cast<uint32_t>(running.tokens.size());
   const uint32_t end = std::min(last, running.fed + options_.prefill_chunk_tokens);
+  if (running.next_checkpoint < running.checkpoints.size() &&
+      running.checkpoints[running.next_checkpoint].tokens <= end) {
+    return running.checkpoints[running.next_checkpoint].tokens - running.fed;
+  }
   if (!in_prompt || end == last) return end - running.fed;
   // Only a chunk that is smaller than the multiple ends elsewhere.
   const uint32_t multiple = options_.device->prompt_multiple(), whole = end / multiple * multiple;
@@ -187,7 +189,7 @@ void WindowScheduler::take_choice(Running& running, RowChoice& choice, std::vect
         fmt::format("the logits after token {} of the sequence are not usable (not a number, infinite or "
                     "all equal)",
                     running.tokens.size() - 1));
-    return end(running, std::move(broken), events);
+    return end(running, std::move(broken), events, State::kUnknown);
   }
   const GenerationRequest& request = running.generation->request();
   int32_t id = choice.token.id;
@@ -207,9 +209,42 @@ void WindowScheduler::take_choice(Running& running, RowChoice& choice, std::vect
   }
 }
 
-void WindowScheduler::end(Running& running, GenerationEvent event, std::vector<PostedEvent>& events) {
-  // Closed before it is reported: whoever hears of the end may submit the next request at once.
-  options_.device->close_sequence(running.sequence);
+// The wishes beyond what is reused. Where chunks are cut at multiples, states lie there, too.
+std::vector<CheckpointWish> WindowScheduler::checkpoints_of(const Running& running) const {
+  std::vector<CheckpointWish> wishes;
+  const uint32_t multiple = options_.device->prompt_multiple();
+  uint32_t before = running.fed;
+  for (CheckpointWish wish : running.generation->request().checkpoints) {
+    wish.tokens = wish.tokens / multiple * multiple;
+    if (wish.tokens <= before) continue;
+    wishes.push_back(wish);
+    before = wish.tokens;
+  }
+  return wishes;
+}
+
+void WindowScheduler::take_checkpoint(Running& running) {
+  if (running.next_checkpoint == running.checkpoints.size()) return;
+  const CheckpointWish& wish = running.checkpoints[running.next_checkpoint];
+  if (wish.tokens != running.fed) return;
+  sequences_.checkpoint(running.sequence, std::span(running.tokens).first(running.fed), wish.kind);
+  ++running.next_checkpoint;
+}
+
+PromptProgressed WindowScheduler::progress(const Running& running) {
+  return {.total = running.prompt_count,
+          .cached = std::min(running.reused, running.prompt_count),
+          .processed = std::min(running.fed, running.prompt_count)};
+}
+
+void WindowScheduler::end(Running& running, GenerationEvent event, std::vector<PostedEvent>& events,
+                          State state) {
+  // Given back before it is reported: whoever hears of the end may submit the next request at once.
+  if (state == State::kGood) {
+    sequences_.keep(running.sequence, std::span(running.tokens).first(running.fed));
+  } else {
+    sequences_.close(running.sequence);
+  }
   events.push_back({running.generation->listener(), std::move(event), {}});
   running.generation = nullptr;
 }
@@ -248,7 +283,9 @@ void WindowScheduler::count_window(Clock::duration took) {
 
 GenerationEnded WindowScheduler::summary(const Running& running, EndReason reason) const {
   GenerationEnded ended{.reason = reason};
-  ended.prompt_tokens_computed = std::min(running.fed, running.prompt_count);
+  ended.prompt_tokens_reused = std::min(running.reused, running.prompt_count);
+  ended.prompt_tokens_computed = std::min(running.fed, running.prompt_count) - ended.prompt_tokens_reused;
+  ended.source = running.source;
   ended.generated_tokens = running.answer_count();
   Clock::time_point now = Clock::now();
   Clock::time_point first = running.caught_up ? running.first_window : now;

@@ -5,7 +5,8 @@
 // A window holds the pending token of every sequence that is decoding, and at most one chunk of one sequence
 // that is still catching up with its known tokens: prompt, then the part of the answer that was already sent
 // before a restart. Sequences that are catching up take turns, so that a long prompt delays nobody by more
-// than one chunk.
+// than one chunk. What a sequence has read stays on the device when its answer ends, so that a request which
+// begins alike reads only the rest (kept_sequences.h); chunks end where a checkpoint is wanted.
 
 #include <chrono>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "gpu-worker/device.h"
 #include "gpu-worker/event_post.h"
 #include "gpu-worker/generation.h"
+#include "gpu-worker/kept_sequences.h"
 #include "gpu-worker/loop_counters.h"
 #include "gpu-worker/routing_log.h"
 
@@ -32,7 +34,6 @@ class WindowScheduler {
   using Clock = std::chrono::steady_clock;
 
   explicit WindowScheduler(const WindowSchedulerOptions& options);
-  ~WindowScheduler();
 
   // At a window boundary. Events are appended to `events`.
   void drop_cancelled(std::vector<PostedEvent>& events);
@@ -56,6 +57,10 @@ class WindowScheduler {
     uint32_t prompt_count = 0;
     std::vector<int32_t> tokens;  // prompt, then the answer so far
     uint32_t fed = 0;             // of those, what the device has seen
+    uint32_t reused = 0;          // of those, what it had seen before
+    ReuseSource source = ReuseSource::kNone;
+    std::vector<CheckpointWish> checkpoints;  // to be taken on the way
+    std::size_t next_checkpoint = 0;          // of them
     Clock::time_point admitted;
     Clock::time_point first_window;  // end of catching up
     bool caught_up = false;
@@ -75,13 +80,20 @@ class WindowScheduler {
   Running* next_catching_up();
   uint32_t chunk_rows(const Running& running) const;
   void take_choice(Running& running, RowChoice& choice, std::vector<PostedEvent>& events);
-  void end(Running& running, GenerationEvent event, std::vector<PostedEvent>& events);
+  static PromptProgressed progress(const Running& running);
+  std::vector<CheckpointWish> checkpoints_of(const Running& running) const;
+  void take_checkpoint(Running& running);
+  // `state`: whether the device's state of the sequence is that of the tokens fed.
+  enum class State { kGood, kUnknown };
+  void end(Running& running, GenerationEvent event, std::vector<PostedEvent>& events,
+           State state = State::kGood);
   void log_routing(std::vector<PostedEvent>& events);
   void sweep();  // forgets those that have ended
   void count_window(Clock::duration took);
   GenerationEnded summary(const Running& running, EndReason reason) const;
 
   WindowSchedulerOptions options_;
+  KeptSequences sequences_;
   std::vector<std::unique_ptr<Running>> running_;  // by order of admission
   uint64_t admissions_ = 0;
   uint64_t last_caught_up_number_ = 0;  // whose turn it was last

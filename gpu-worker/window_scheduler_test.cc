@@ -115,7 +115,7 @@ TEST_F(WindowSchedulerTest, AnswersWithTheTokensOfTheModelAndEndsAtMaxTokens) {
   EXPECT_EQ(heard->ended().reason, EndReason::kLength);
   EXPECT_EQ(heard->ended().prompt_tokens_computed, 3u);
   EXPECT_EQ(heard->ended().generated_tokens, 5u);
-  EXPECT_EQ(device_.open_sequences(), 0u);
+  EXPECT_EQ(counters_.sequences_running, 0u);
   EXPECT_EQ(device_.windows.size(), 5u) << "the last token is not fed any more";
 }
 
@@ -184,7 +184,7 @@ TEST_F(WindowSchedulerTest, StopsACancelledSequenceBeforeTheNextWindow) {
   window();
   ASSERT_TRUE(cancelled.heard->over());
   EXPECT_EQ(cancelled.heard->status().code(), Code::kCancelled);
-  EXPECT_EQ(device_.open_sequences(), 1u);
+  EXPECT_EQ(counters_.sequences_running, 1u);
   run_to_end();
   EXPECT_EQ(other.heard->tokens(), fake_answer(prompt_of(4, 100), 10));
 }
@@ -223,6 +223,79 @@ TEST_F(WindowSchedulerTest, EndsAResubmittedAnswerThatLacksOnlyItsEnd) {
   EXPECT_TRUE(device_.windows.empty());
 }
 
+// The next turn: prompt, answer and the next message. However the answer ended, it reads only what is new.
+TEST_F(WindowSchedulerTest, TheNextTurnReadsOnlyWhatIsNew) {
+  enum class Ends { kLength, kEndToken, kCancelled };
+  for (const Ends ends : {Ends::kLength, Ends::kEndToken, Ends::kCancelled}) {
+    const int32_t base = 13 + 100 * static_cast<int32_t>(ends);
+    const auto prompt = prompt_of(13, base);
+    const auto said = fake_answer(prompt, 8);
+    GenerationRequest first = request(prompt, 8);
+    if (ends == Ends::kEndToken) {
+      first.max_tokens = 50;
+      first.end_tokens = {fake_answer(prompt, 9)[8]};
+    }
+    if (ends == Ends::kCancelled) first.max_tokens = 50;
+    auto [generation, heard] = admit(first);
+    if (ends == Ends::kCancelled) {
+      while (heard->tokens().size() < 8) window();
+      generation->cancel();
+    }
+    run_to_end();
+    ASSERT_EQ(heard->tokens(), said);
+
+    auto next = prompt;
+    next.insert(next.end(), said.begin(), said.end());
+    next.insert(next.end(), {501, 502, 503});
+    device_.windows.clear();
+    auto second = admit(request(next, 4));
+    run_to_end();
+    EXPECT_EQ(second.heard->tokens(), fake_answer(next, 4));
+    const GenerationEnded ended = second.heard->ended();
+    EXPECT_EQ(ended.source, ReuseSource::kLive);
+    // The last token of an answer that was cut off has not been read; an end token was never part of it.
+    const uint32_t known = 13 + (ends == Ends::kEndToken ? 8 : 7);
+    EXPECT_EQ(ended.prompt_tokens_reused, known);
+    EXPECT_EQ(ended.prompt_tokens_computed, next.size() - known);
+    EXPECT_EQ(device_.windows[0].size(), next.size() - known);
+    EXPECT_EQ(std::get<PromptProgressed>(second.heard->events()[0]).cached, known);
+  }
+}
+
+TEST_F(WindowSchedulerTest, ChunksEndWhereACheckpointIsWanted) {
+  GenerationRequest first = request(prompt_of(20), 2);
+  first.checkpoints = {{5, CheckpointKind::kRoot}, {16, CheckpointKind::kMessage}};
+  admit(first);
+  run_to_end();
+  std::vector<std::size_t> sizes;
+  for (const auto& rows : device_.windows) sizes.push_back(rows.size());
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{5, 8, 3, 4, 1}));
+
+  auto edited = prompt_of(16);
+  edited.insert(edited.end(), {700, 701});
+  auto second = admit(request(edited, 3));
+  run_to_end();
+  EXPECT_EQ(second.heard->tokens(), fake_answer(edited, 3));
+  EXPECT_EQ(second.heard->ended().prompt_tokens_reused, 16u);
+  EXPECT_EQ(second.heard->ended().source, ReuseSource::kCheckpoint);
+}
+
+// A resubmitted answer's known tokens may be reused as well; they count as what they are.
+TEST_F(WindowSchedulerTest, ReusesAnAnswerThatIsResubmitted) {
+  const auto whole = fake_answer(prompt_of(13), 20);
+  GenerationRequest what = request(prompt_of(13), 8);
+  admit(what);
+  run_to_end();
+  what.max_tokens = 20;
+  what.generated.assign(whole.begin(), whole.begin() + 8);
+  auto again = admit(what);
+  run_to_end();
+  EXPECT_EQ(again.heard->tokens(), std::vector<int32_t>(whole.begin() + 8, whole.end()));
+  EXPECT_EQ(again.heard->ended().prompt_tokens_reused, 13u);
+  EXPECT_EQ(again.heard->ended().prompt_tokens_computed, 0u);
+  EXPECT_EQ(again.heard->ended().generated_tokens, 20u);
+}
+
 TEST_F(WindowSchedulerTest, FailsOnlyTheSequenceWhoseLogitsAreNotUsable) {
   auto good = admit(request(prompt_of(4), 10));
   device_.breaks_at_token = 105;
@@ -240,7 +313,7 @@ TEST_F(WindowSchedulerTest, EndsWhatWasInAWindowThatFailed) {
   window();
   EXPECT_EQ(first.heard->status().code(), Code::kInternal);
   EXPECT_NE(first.heard->status().message().find("the device is broken"), std::string::npos);
-  EXPECT_EQ(device_.open_sequences(), 0u);
+  EXPECT_EQ(counters_.sequences_running, 0u);
 }
 
 TEST_F(WindowSchedulerTest, CountsWindowsAndSharesTheirTimeOut) {

@@ -15,6 +15,7 @@
 #include "gpu-worker/cuda/device_layout.h"
 #include "gpu-worker/cuda/expert_places.h"
 #include "gpu-worker/cuda/forward.h"
+#include "gpu-worker/cuda/kept_states.h"
 #include "gpu-worker/cuda/mapped_boards.h"
 #include "gpu-worker/cuda/registered_experts.h"
 #include "gpu-worker/cuda/runtime.h"
@@ -46,6 +47,7 @@ struct Sequence {
   uint32_t generation = 0;
   uint32_t position = 0;
   std::vector<int32_t> ngram_context;  // the last N-1 tokens, oldest first
+  std::vector<std::byte*> arrays;      // of the state, as the layout numbers them
 };
 
 // What the marks of a window depend on.
@@ -142,6 +144,7 @@ struct CudaDevice::Impl {
   CpuShare cpu_share;
   std::unique_ptr<ExpertStream> expert_stream;
   std::unique_ptr<Forward> forward;
+  KeptStates kept;
   WindowGraphs graphs;
   StageMarks marks, no_marks;
   cudaStream_t stream = nullptr;
@@ -259,6 +262,10 @@ Status CudaDevice::Impl::make_forward() {
                       .changes = changes.data(),
                       .results = results.data()};
   state = made.state;
+  for (uint32_t i = 0; i < sequences.size(); ++i)
+    sequences[i].arrays = state_pointers(config, state, i, sequences[i].ngram_context.data());
+  TRY(kept,
+      KeptStates::create(std::move(layout.kept), layout.checkpoints, plan.memory.checkpoint_slots, stream));
   device_ids = made.buffers.ids;
   device_logits = made.buffers.logits;
   TRY_CUDA(cudaMemsetAsync(made.buffers.arrivals, 0,
@@ -592,6 +599,41 @@ Result<SequenceId> CudaDevice::open_sequence() {
 }
 
 void CudaDevice::close_sequence(SequenceId id) { impl_->sequence_of(id).open = false; }
+
+void CudaDevice::capture(SequenceId from, uint32_t slot) {
+  check_gpu(impl_->kept.capture(impl_->sequence_of(from).arrays, slot));
+}
+
+void CudaDevice::restore(SequenceId to, uint32_t slot, uint32_t tokens) {
+  Sequence& sequence = impl_->sequence_of(to);
+  check_gpu(impl_->kept.restore(sequence.arrays, slot));
+  sequence.position = tokens;
+}
+
+void CudaDevice::copy_pages(SequenceId from, SequenceId to, uint32_t tokens) {
+  check_gpu(impl_->kept.copy_pages(impl_->sequence_of(from).arrays, impl_->sequence_of(to).arrays, tokens));
+}
+
+Status CudaDevice::read_slot(uint32_t slot, std::span<std::byte> to) {
+  return impl_->kept.read_slot(slot, to);
+}
+
+Status CudaDevice::write_slot(uint32_t slot, std::span<const std::byte> from) {
+  return impl_->kept.write_slot(slot, from);
+}
+
+Status CudaDevice::read_page(SequenceId from, uint32_t page, uint32_t tokens, std::span<std::byte> to) {
+  return impl_->kept.read_page(impl_->sequence_of(from).arrays, page, tokens, to);
+}
+
+Status CudaDevice::write_page(SequenceId to, uint32_t page, uint32_t tokens,
+                              std::span<const std::byte> from) {
+  return impl_->kept.write_page(impl_->sequence_of(to).arrays, page, tokens, from);
+}
+
+const StateLayout& CudaDevice::state_layout() const { return impl_->kept.layout(); }
+
+uint32_t CudaDevice::checkpoint_slots() const { return impl_->kept.slot_count(); }
 
 Status CudaDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) {
   Impl& impl = *impl_;

@@ -45,6 +45,15 @@ class CudaDevice final : public Device {
   Status run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) override;
   uint32_t prompt_multiple() const override;
   std::span<const uint16_t> routed() const override;
+  void capture(SequenceId from, uint32_t slot) override;
+  void restore(SequenceId to, uint32_t slot, uint32_t tokens) override;
+  void copy_pages(SequenceId from, SequenceId to, uint32_t tokens) override;
+  Status read_slot(uint32_t slot, std::span<std::byte> to) override;
+  Status write_slot(uint32_t slot, std::span<const std::byte> from) override;
+  Status read_page(SequenceId from, uint32_t page, uint32_t tokens, std::span<std::byte> to) override;
+  Status write_page(SequenceId to, uint32_t page, uint32_t tokens, std::span<const std::byte> from) override;
+  const StateLayout& state_layout() const override;
+  uint32_t checkpoint_slots() const override;
   StageSeconds take_stages() override;
   ArenaHandle arena() const override;
   ResidentTable& residents() override;

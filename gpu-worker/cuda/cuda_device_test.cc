@@ -11,6 +11,7 @@
 #include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/cuda/device_harness.h"
 #include "gpu-worker/host/host_device.h"
+#include "gpu-worker/state_test_support.h"
 #include "services/base/check.h"
 #include "services/sys/cpus.h"
 #include "tests/support/expert_board_support.h"
@@ -339,6 +340,55 @@ TEST_F(CudaDeviceTest, TakesTheMemoryOfThePlanAndNoMore) {
   const uint64_t taken = before->free_bytes - after->free_bytes, planned = cuda.plan().memory.total_bytes();
   EXPECT_GE(taken, planned);
   EXPECT_LE(taken, planned + (uint64_t{32} << 20)) << "what a GPU's allocator rounds up";
+}
+
+TEST_F(CudaDeviceTest, KeepsStatesThatTheHostDeviceGoesOnWith) {
+  const Tokens tokens = made_up_tokens(tiny_weights(), 24, 9);
+  constexpr uint32_t kKept = 13;  // in the middle of a block
+  Host host(tiny_weights());
+  Cuda cuda(tiny_weights());
+  ASSERT_EQ(cuda.device().state_layout().hash(), host.device().state_layout().hash());
+  const SequenceId on_host = host.device().open_sequence().value();
+  const SequenceId on_cuda = cuda.device().open_sequence().value();
+  const auto go_on = [&](Device& device, SequenceId id, uint32_t begin) {
+    return said({state_tests::feed(device, id, tokens, begin, 24, all_bits(), 20)});
+  };
+  state_tests::feed(host.device(), on_host, tokens, 0, kKept, all_bits(), 20);
+  state_tests::feed(cuda.device(), on_cuda, tokens, 0, kKept, all_bits(), 20);
+  const auto of_host = state_tests::take_out(host.device(), on_host, kKept);
+  const auto of_cuda = state_tests::take_out(cuda.device(), on_cuda, kKept, 1);
+  EXPECT_EQ(of_host, of_cuda);
+  const auto expected = go_on(host.device(), on_host, kKept);
+  EXPECT_EQ(go_on(cuda.device(), on_cuda, kKept), expected);
+
+  cuda.device().restore(on_cuda, 1, kKept);
+  EXPECT_EQ(go_on(cuda.device(), on_cuda, kKept), expected) << "rewound";
+  const SequenceId copy = cuda.device().open_sequence().value();
+  cuda.device().copy_pages(on_cuda, copy, kKept);
+  cuda.device().restore(copy, 1, kKept);
+  EXPECT_EQ(go_on(cuda.device(), copy, kKept), expected) << "copied";
+  const SequenceId other = cuda.device().open_sequence().value();
+  state_tests::bring_in(cuda.device(), other, of_host, 0);
+  EXPECT_EQ(go_on(cuda.device(), other, kKept), expected) << "from the host device";
+}
+
+// What pages hold depends on the format, what tokens follow does not depend on where they were.
+TEST_F(CudaDeviceTest, KeepsStatesInEveryFormat) {
+  const Tokens tokens = made_up_tokens(tiny_weights(), 22, 4);
+  std::vector<uint64_t> hashes;
+  for (const char* kv : {"float16", "int8"}) {
+    Cuda cuda(tiny_weights(), {.kv = kv});
+    hashes.push_back(cuda.device().state_layout().hash());
+    const SequenceId id = cuda.device().open_sequence().value();
+    state_tests::feed(cuda.device(), id, tokens, 0, 18, all_bits(), 25);
+    const auto state = state_tests::take_out(cuda.device(), id, 18);
+    const auto expected = said({state_tests::feed(cuda.device(), id, tokens, 18, 22, all_bits(), 40)});
+    const SequenceId other = cuda.device().open_sequence().value();
+    state_tests::bring_in(cuda.device(), other, state);
+    EXPECT_EQ(said({state_tests::feed(cuda.device(), other, tokens, 18, 22, all_bits(), 40)}), expected)
+        << kv;
+  }
+  EXPECT_NE(hashes[0], hashes[1]);
 }
 
 TEST_F(CudaDeviceTest, RefusesWindowsThatMakeNoSense) {

@@ -26,6 +26,9 @@ DeviceLayout lay_out(const model::ModelWeights& weights, const VramPlan& plan, P
   layout.bytes.weights = part();
   layout.state = place_state(config, memory.sequences, memory.context_tokens, plan.kv, placer);
   layout.bytes.state = part();
+  layout.kept = StateLayout(state_arrays(config, memory.context_tokens, plan.kv));
+  layout.checkpoints = placer.take<std::byte>(memory.checkpoint_slots * layout.kept.fixed_bytes());
+  layout.bytes.checkpoints = part();
   layout.buffers = place_buffers(weights, plan.limits, placer);
   layout.input = placer.take<std::byte>(pinned_counts(config, plan).input_bytes);
   layout.bytes.buffers = part();

@@ -16,6 +16,8 @@ namespace strata::gpu_worker::cuda {
 struct DeviceLayout {
   DeviceModel model;
   DeviceState state;
+  StateLayout kept;                  // of one sequence's state
+  std::byte* checkpoints = nullptr;  // (checkpoint_slots, kept.fixed_bytes())
   WindowBuffers buffers;
   std::byte* staging = nullptr;            // (staging_slots, slot_bytes)
   uint32_t* places_with_boards = nullptr;  // (layers, experts_max)
@@ -26,7 +28,7 @@ struct DeviceLayout {
 
   // Bytes of the parts; the input is one of the buffers.
   struct Bytes {
-    uint64_t weights = 0, state = 0, buffers = 0, staging = 0, tables = 0;
+    uint64_t weights = 0, state = 0, checkpoints = 0, buffers = 0, staging = 0, tables = 0;
   };
   Bytes bytes;
 };

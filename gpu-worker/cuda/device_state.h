@@ -7,6 +7,7 @@
 
 #include "gpu-worker/cuda/kv_cache.h"
 #include "gpu-worker/cuda/placer.h"
+#include "gpu-worker/state_layout.h"
 #include "services/model/model_config.h"
 
 namespace strata::gpu_worker::cuda {
@@ -20,6 +21,7 @@ struct ClearedState {
 };
 
 struct DeviceState {
+  KvFormat kv_format = KvFormat::kF32;
   std::vector<AttentionCache> attention;  // (layers), empty entries for recurrent layers
   std::vector<float*> delta;              // (layers): S of sequence 0, null for attention layers
   std::vector<float*> delta_history;      // (layers): convolution inputs of sequence 0
@@ -32,5 +34,12 @@ struct DeviceState {
 
 DeviceState place_state(const model::ModelConfig& config, uint32_t sequences, uint32_t capacity_tokens,
                         KvFormat format, Placer& placer);
+
+// The arrays of one sequence as they are kept outside (gpu-worker/state_layout.h), and where they are, in the
+// same order. The n-gram context is in host memory.
+std::vector<StateArray> state_arrays(const model::ModelConfig& config, uint32_t capacity_tokens,
+                                     KvFormat format);
+std::vector<std::byte*> state_pointers(const model::ModelConfig& config, const DeviceState& state,
+                                       uint32_t sequence, int32_t* ngram_context);
 
 }  // namespace strata::gpu_worker::cuda

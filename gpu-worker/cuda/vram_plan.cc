@@ -117,7 +117,13 @@ Result<VramPlan> lay_out_vram(const model::ModelWeights& weights, const config::
   const auto chosen_chunk = settings.engine_prefill_chunk_tokens().number;
   set_chunk(plan, std::min(chosen_chunk.value_or(kPrefillChunkTokensMax), context_tokens));
   DeviceLayout::Bytes bytes = layout_bytes(weights, plan);
-  const uint64_t left_with_ring = left_of(memory.available_bytes, bytes.weights + bytes.state);
+  const uint64_t checkpoint_bytes =
+      StateLayout(state_arrays(weights.config, context_tokens, plan.kv)).fixed_bytes();
+  memory.checkpoint_slots = planned_checkpoints(
+      settings, left_of(memory.available_bytes, bytes.weights + bytes.state), checkpoint_bytes);
+  bytes = layout_bytes(weights, plan);
+  const uint64_t left_with_ring =
+      left_of(memory.available_bytes, bytes.weights + bytes.state + bytes.checkpoints);
   plan.ring_batches = static_cast<uint32_t>(
       std::clamp<uint64_t>(left_with_ring / kRingShare / (plan.batch_experts * memory.slot_bytes),
                            kRingBatchesMin, kRingBatchesMax));
@@ -139,6 +145,7 @@ Result<VramPlan> lay_out_vram(const model::ModelWeights& weights, const config::
       {"weights", bytes.weights, "everything but routed experts and tables", ""},
       {"kv", bytes.state, fmt::format("{} sequences of {} tokens", memory.sequences, context_tokens),
        "engine.context_tokens, engine.sequences or device.kv"},
+      checkpoints_item(memory, bytes.checkpoints),
       {"buffers", bytes.buffers, fmt::format("windows of up to {} rows", plan.limits.rows),
        "engine.prefill_chunk_tokens"},
       {"staging", bytes.staging, fmt::format("{} experts on their way to a prompt", plan.staging_slots()),

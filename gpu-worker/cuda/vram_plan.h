@@ -10,7 +10,7 @@
 namespace strata::gpu_worker::cuda {
 
 struct VramPlan {
-  MemoryPlan memory;  // items: weights, kv, buffers, staging, tables, arena
+  MemoryPlan memory;  // items: weights, kv, checkpoints, buffers, staging, tables, arena
   KvFormat kv = KvFormat::kF16;
   WindowLimits limits;
   uint32_t experts_max = 0;      // of a layer

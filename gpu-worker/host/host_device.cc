@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
+#include "gpu-worker/host/host_state.h"
+#include "gpu-worker/state_copies.h"
 #include "services/base/check.h"
 #include "services/model/record_checksum.h"
 #include "services/shm/arena.h"
@@ -124,7 +127,10 @@ HostDevice::HostDevice(const HostDeviceOptions& options, shm::Segment arena, shm
   for (Pooled& pooled : pool_) {
     pooled.state =
         std::make_unique<model::SequenceState>(options.weights->config, options.plan.context_tokens);
+    pooled.arrays = host_state_pointers(options.weights->config, *pooled.state);
   }
+  layout_ = StateLayout(host_state_arrays(options.weights->config, *pool_.front().state));
+  slots_.resize(options.plan.checkpoint_slots * layout_.fixed_bytes());
   rows_.reserve(options.plan.window_rows_max);
   row_is_prompt_.reserve(options.plan.window_rows_max);
   forward_.override_routing(options.routing);
@@ -143,17 +149,72 @@ Result<SequenceId> HostDevice::open_sequence() {
   return fail(Code::kResourceExhausted, "all {} sequences are running (engine.sequences)", pool_.size());
 }
 
-void HostDevice::close_sequence(SequenceId id) {
-  state_of(id);  // checks it
-  pool_[id.index].open = false;
-}
+void HostDevice::close_sequence(SequenceId id) { pooled(id).open = false; }
 
-model::SequenceState& HostDevice::state_of(SequenceId id) {
+HostDevice::Pooled& HostDevice::pooled(SequenceId id) {
   CHECK(id.index < pool_.size(), "sequence {}", id.index);
   Pooled& pooled = pool_[id.index];
   CHECK(pooled.open && pooled.generation == id.generation, "sequence {} generation {}, now {}", id.index,
         id.generation, pooled.generation);
-  return *pooled.state;
+  return pooled;
+}
+
+std::span<std::byte> HostDevice::slot(uint32_t index) {
+  CHECK(index < options_.plan.checkpoint_slots, "checkpoint slot {}", index);
+  return std::span(slots_).subspan(index * layout_.fixed_bytes(), layout_.fixed_bytes());
+}
+
+void HostDevice::capture(SequenceId from, uint32_t index) {
+  copy_state(layout_.fixed_pieces(), pooled(from).arrays, slot(index).data(), StateDirection::kToBlob,
+             std::memcpy);
+}
+
+void HostDevice::restore(SequenceId to, uint32_t index, uint32_t tokens) {
+  Pooled& sequence = pooled(to);
+  copy_state(layout_.fixed_pieces(), sequence.arrays, slot(index).data(), StateDirection::kFromBlob,
+             std::memcpy);
+  sequence.state->set_position(tokens);
+}
+
+void HostDevice::copy_pages(SequenceId from, SequenceId to, uint32_t tokens) {
+  const std::vector<std::byte*>& source = pooled(from).arrays;
+  const std::vector<std::byte*>& target = pooled(to).arrays;
+  for (uint32_t page = 0; page < state_pages(tokens); ++page) {
+    for (const StateLayout::Piece& piece : layout_.page_pieces(page, tokens))
+      std::memcpy(target[piece.array] + piece.at, source[piece.array] + piece.at, piece.bytes);
+  }
+}
+
+Status HostDevice::read_slot(uint32_t index, std::span<std::byte> to) {
+  CHECK(to.size() == layout_.fixed_bytes(), "{} bytes for a fixed part of {}", to.size(),
+        layout_.fixed_bytes());
+  std::ranges::copy(slot(index), to.begin());
+  return {};
+}
+
+Status HostDevice::write_slot(uint32_t index, std::span<const std::byte> from) {
+  CHECK(from.size() == layout_.fixed_bytes(), "{} bytes for a fixed part of {}", from.size(),
+        layout_.fixed_bytes());
+  std::ranges::copy(from, slot(index).begin());
+  return {};
+}
+
+Status HostDevice::read_page(SequenceId from, uint32_t page, uint32_t tokens, std::span<std::byte> to) {
+  CHECK(to.size() == layout_.page_bytes(), "{} bytes for a page of {}", to.size(), layout_.page_bytes());
+  std::ranges::fill(to, std::byte{0});
+  copy_state(layout_.page_pieces(page, tokens), pooled(from).arrays, to.data(), StateDirection::kToBlob,
+             std::memcpy);
+  return {};
+}
+
+Status HostDevice::write_page(SequenceId to, uint32_t page, uint32_t tokens,
+                              std::span<const std::byte> from) {
+  CHECK(from.size() == layout_.page_bytes(), "{} bytes for a page of {}", from.size(), layout_.page_bytes());
+  // Only read from in this direction.
+  auto* blob = const_cast<std::byte*>(from.data());
+  copy_state(layout_.page_pieces(page, tokens), pooled(to).arrays, blob, StateDirection::kFromBlob,
+             std::memcpy);
+  return {};
 }
 
 Status HostDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) {
@@ -163,7 +224,7 @@ Status HostDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   std::size_t wanted = 0;
   for (const DeviceRow& row : rows) {
     bool wants = row.sample.params != nullptr;
-    rows_.push_back({.sequence = &state_of(row.sequence),
+    rows_.push_back({.sequence = pooled(row.sequence).state.get(),
                      .token = row.token,
                      .want_logits = wants,
                      .routing_sequence = routing_sequence(row.sequence)});

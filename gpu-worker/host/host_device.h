@@ -40,6 +40,15 @@ class HostDevice final : public Device {
   void close_sequence(SequenceId id) override;
   Status run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) override;
   std::span<const uint16_t> routed() const override;
+  void capture(SequenceId from, uint32_t slot) override;
+  void restore(SequenceId to, uint32_t slot, uint32_t tokens) override;
+  void copy_pages(SequenceId from, SequenceId to, uint32_t tokens) override;
+  Status read_slot(uint32_t slot, std::span<std::byte> to) override;
+  Status write_slot(uint32_t slot, std::span<const std::byte> from) override;
+  Status read_page(SequenceId from, uint32_t page, uint32_t tokens, std::span<std::byte> to) override;
+  Status write_page(SequenceId to, uint32_t page, uint32_t tokens, std::span<const std::byte> from) override;
+  const StateLayout& state_layout() const override { return layout_; }
+  uint32_t checkpoint_slots() const override { return options_.plan.checkpoint_slots; }
   StageSeconds take_stages() override;
   ArenaHandle arena() const override;
   ResidentTable& residents() override { return residents_; }
@@ -52,13 +61,15 @@ class HostDevice final : public Device {
   class TracedExperts;
   struct Pooled {
     std::unique_ptr<model::SequenceState> state;
+    std::vector<std::byte*> arrays;  // of the state, as the layout numbers them
     uint32_t generation = 0;
     bool open = false;
   };
 
   HostDevice(const HostDeviceOptions& options, shm::Segment arena, shm::ResidencyTable table,
              shm::UsageBoard usage);
-  model::SequenceState& state_of(SequenceId id);
+  Pooled& pooled(SequenceId id);
+  std::span<std::byte> slot(uint32_t index);
   void choose(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices);
 
   HostDeviceOptions options_;
@@ -71,6 +82,8 @@ class HostDevice final : public Device {
   model::Forward forward_;
   model::Sampler sampler_;
   std::vector<Pooled> pool_;
+  StateLayout layout_;
+  std::vector<std::byte> slots_;  // (checkpoint slots, fixed part)
 
   // One window; memory is kept.
   std::vector<model::WindowRow> rows_;

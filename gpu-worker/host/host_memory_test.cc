@@ -86,7 +86,8 @@ TEST_P(HostMemory, ThePlanIsWhatIsAllocated) {
     }
   }
   const auto taken = static_cast<double>(most_bytes - before);
-  const auto planned = static_cast<double>(plan->item("kv").bytes + plan->item("buffers").bytes);
+  const auto planned = static_cast<double>(plan->item("kv").bytes + plan->item("checkpoints").bytes +
+                                           plan->item("buffers").bytes);
   // Upwards: what products keep per thread and the allocator's rounding. Downwards: a plan that says too much
   // would refuse what fits.
   EXPECT_LT(taken, planned * 1.02 + (1 << 19));

@@ -18,6 +18,7 @@ inline constexpr uint32_t kStreamsMax = 8;
 // A window: the pending token of each running sequence, or a prompt chunk.
 inline constexpr uint32_t kSequencesMax = 16;
 inline constexpr uint32_t kDraftTokensMax = 7;
+inline constexpr uint32_t kCheckpointsMax = 256;  // states that the device keeps beside the running ones
 inline constexpr uint32_t kPrefillChunkTokensMax = 8192;
 inline constexpr uint32_t kWindowTokensMax = kSequencesMax * (1 + kDraftTokensMax) + kPrefillChunkTokensMax;
 

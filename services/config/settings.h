@@ -74,6 +74,14 @@ struct Settings : PropertySet {
       {.unit = Unit::kCount, .applies = Applies::kRestartGpuWorker, .example = "4"},
       4,
       {.min = 1, .max = kSequencesMax}};
+  Property<Count> engine_checkpoints{
+      this,
+      "engine.checkpoints",
+      "States of conversations that the device keeps beside the running ones, to go on from when a message is "
+      "edited or another conversation begins alike; auto: as many as a sixteenth of the memory holds, 2 to 32.",
+      {.unit = Unit::kCount, .applies = Applies::kRestartGpuWorker, .example = "8"},
+      Count::automatic(),
+      {.min = Count(2), .max = Count(kCheckpointsMax)}};
   Property<uint32_t> engine_context_tokens{
       this,
       "engine.context_tokens",

@@ -29,6 +29,8 @@ class SequenceState {
 
   void reset();                                    // back to the empty sequence, memory kept
   uint32_t position() const { return position_; }  // tokens seen
+  // The arrays hold the state behind so many tokens: somebody else wrote it there.
+  void set_position(uint32_t tokens) { position_ = tokens; }
   uint32_t capacity() const { return capacity_; }
   std::size_t bytes() const;
   static std::size_t bytes_needed(const ModelConfig& config, uint32_t capacity_tokens);

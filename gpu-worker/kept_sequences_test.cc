@@ -1,0 +1,178 @@
+// What stays on the device and who may go on from it. The fake device's state is the tokens it was fed, and
+// it checks every restored state against them.
+
+#include "gpu-worker/kept_sequences.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "gpu-worker/fake_device.h"
+
+namespace strata::gpu_worker {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+Tokens made_up(uint32_t count, int32_t first) {
+  Tokens tokens;
+  for (uint32_t i = 0; i < count; ++i) tokens.push_back(first + static_cast<int32_t>(i));
+  return tokens;
+}
+Tokens joined(Tokens a, const Tokens& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class KeptSequencesTest : public testing::Test {
+ protected:
+  KeptSequences::Begun begin(const Tokens& tokens, const std::string& name_space = "a", uint32_t shared = 0) {
+    auto begun = sequences_.begin(tokens, name_space, shared);
+    EXPECT_TRUE(begun) << begun.error().message();
+    return begun.value_or(KeptSequences::Begun{});
+  }
+  // Reads what is not reused, with checkpoints on the way, and gives the sequence back.
+  uint32_t read(const Tokens& tokens, const std::vector<CheckpointWish>& wishes = {},
+                const std::string& name_space = "a", uint32_t shared = 0) {
+    const KeptSequences::Begun begun = begin(tokens, name_space, shared);
+    feed(begun, tokens, wishes);
+    sequences_.keep(begun.sequence, tokens);
+    return begun.reused;
+  }
+  void feed(const KeptSequences::Begun& begun, const Tokens& tokens,
+            const std::vector<CheckpointWish>& wishes = {}) {
+    for (uint32_t at = begun.reused; at < tokens.size(); ++at) {
+      const DeviceRow row{.sequence = begun.sequence, .token = tokens[at], .is_prompt = true, .sample = {}};
+      std::vector<RowChoice> choices;
+      ASSERT_TRUE(device_.run_window({&row, 1}, choices).ok());
+      for (const CheckpointWish& wish : wishes) {
+        if (wish.tokens == at + 1)
+          sequences_.checkpoint(begun.sequence, std::span(tokens).first(at + 1), wish.kind);
+      }
+    }
+    ASSERT_EQ(device_.fed(begun.sequence), tokens) << "the device has read exactly these";
+  }
+
+  FakeDevice device_{3};
+  KeptSequences sequences_{device_};
+};
+
+TEST_F(KeptSequencesTest, GoesOnWithAConversation) {
+  const Tokens first = made_up(20, 1), second = joined(first, made_up(5, 500));
+  EXPECT_EQ(read(first), 0U);
+  EXPECT_EQ(read(second), 20U);
+  EXPECT_EQ(sequences_.kept(), 1U);
+}
+
+// One token must be left to read, whose row says what comes next.
+TEST_F(KeptSequencesTest, ReusesAllButTheLastTokenAtMost) {
+  const Tokens tokens = made_up(20, 1);
+  read(tokens,
+       {{1, CheckpointKind::kMessage}, {18, CheckpointKind::kMessage}, {19, CheckpointKind::kMessage}});
+  EXPECT_EQ(read(tokens), 19U) << "all is known, the state behind all but one is taken";
+  EXPECT_EQ(read({tokens.begin(), tokens.begin() + 19}), 18U);
+  EXPECT_EQ(read({tokens.begin(), tokens.begin() + 2}), 1U);
+  EXPECT_EQ(read({tokens.begin(), tokens.begin() + 1}), 0U);
+}
+
+TEST_F(KeptSequencesTest, RewindsToTheNearestCheckpointWhenAMessageIsEdited) {
+  const Tokens head = made_up(30, 1);
+  read(joined(head, made_up(10, 100)), {{10, CheckpointKind::kRoot}, {30, CheckpointKind::kMessage}});
+  EXPECT_EQ(read(joined(head, made_up(10, 200))), 30U);
+  EXPECT_EQ(sequences_.kept(), 1U) << "the edited branch takes the place of the other";
+  EXPECT_EQ(read(joined(made_up(20, 1), made_up(10, 300))), 10U) << "of the root";
+  EXPECT_EQ(sequences_.kept(), 2U) << "a root is copied";
+  EXPECT_EQ(read(joined(head, made_up(10, 200))), 30U) << "which leaves the first as it was";
+}
+
+TEST_F(KeptSequencesTest, CopiesFromASequenceThatRuns) {
+  const Tokens head = made_up(70, 1), first = joined(head, made_up(10, 100)),
+               second = joined(head, made_up(10, 200));
+  const KeptSequences::Begun running = begin(first);
+  feed(running, first, {{70, CheckpointKind::kMessage}});
+  EXPECT_EQ(read(second), 70U);
+  EXPECT_EQ(device_.fed(running.sequence), first);
+}
+
+TEST_F(KeptSequencesTest, GivesTheOldestKeptOneUpForANewOne) {
+  for (int32_t i = 1; i <= 4; ++i) read(made_up(10, 100 * i));
+  EXPECT_EQ(sequences_.kept(), 3U);
+  EXPECT_EQ(read(joined(made_up(10, 400), {1})), 10U);
+  EXPECT_EQ(read(joined(made_up(10, 100), {1})), 0U) << "this one went";
+}
+
+TEST_F(KeptSequencesTest, RefusesOneTooManyThatRun) {
+  for (int32_t i = 1; i <= 3; ++i) begin(made_up(10, 100 * i));
+  EXPECT_EQ(sequences_.begin(made_up(10, 900), "a").error().code(), Code::kResourceExhausted);
+}
+
+// Also when its beginning is known, but only in a sequence that runs.
+TEST_F(KeptSequencesTest, RefusesACopyForWhichThereIsNoPlace) {
+  const Tokens first = made_up(10, 100);
+  feed(begin(first), first, {{5, CheckpointKind::kRoot}});
+  for (int32_t i = 2; i <= 3; ++i) begin(made_up(10, 100 * i));
+  EXPECT_EQ(sequences_.begin(first, "a").error().code(), Code::kResourceExhausted);
+}
+
+TEST_F(KeptSequencesTest, RewindsARootWhenThereIsNoPlaceForACopy) {
+  const Tokens first = made_up(10, 100);
+  read(first, {{5, CheckpointKind::kRoot}});
+  for (int32_t i = 2; i <= 3; ++i) begin(made_up(10, 100 * i));
+  EXPECT_EQ(read(joined(made_up(5, 100), {7, 8})), 5U);
+}
+
+TEST_F(KeptSequencesTest, KeepsNamespacesApart) {
+  const Tokens tokens = made_up(20, 1), more = joined(tokens, {900, 901});
+  read(tokens, {{8, CheckpointKind::kRoot}, {15, CheckpointKind::kMessage}}, "a");
+  EXPECT_EQ(read(more, {}, "b"), 0U);
+  read(tokens, {{8, CheckpointKind::kRoot}, {15, CheckpointKind::kMessage}}, "a", 8);
+  EXPECT_EQ(read(more, {}, "c"), 8U) << "a root that was declared shared";
+  EXPECT_EQ(read(more, {}, "a"), 20U);
+}
+
+TEST_F(KeptSequencesTest, ForgetsASequenceOfWhichNothingIsKnown) {
+  const Tokens tokens = made_up(20, 1);
+  const KeptSequences::Begun begun = begin(tokens);
+  feed(begun, tokens, {{8, CheckpointKind::kRoot}});
+  sequences_.close(begun.sequence);
+  EXPECT_EQ(sequences_.checkpoints(), 0U);
+  EXPECT_EQ(read(tokens), 0U);
+}
+
+// Three slots. What is dropped is what costs least to read again.
+TEST_F(KeptSequencesTest, DropsTheLeastValuableCheckpoint) {
+  const Tokens tokens = made_up(60, 1);
+  read(tokens, {{30, CheckpointKind::kRoot},
+                {32, CheckpointKind::kMessage},
+                {50, CheckpointKind::kMessage},
+                {55, CheckpointKind::kMessage}});
+  EXPECT_EQ(sequences_.checkpoints(), 3U);
+  EXPECT_EQ(read(joined(made_up(34, 1), {900})), 30U) << "32 went: 30 is near";
+}
+
+// Conversations that go on, are edited, and alternate, against what a fresh sequence would have been fed.
+TEST_F(KeptSequencesTest, AlwaysHoldsTheTokensThatWereAskedFor) {
+  std::mt19937 random(7);
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  std::vector<Tokens> conversations(6);
+  uint64_t reused = 0;
+  for (int turn = 0; turn < 2000; ++turn) {
+    Tokens& tokens = conversations[below(6)];
+    if (below(4) == 0) tokens.resize(below(static_cast<uint32_t>(tokens.size()) + 1));
+    if (tokens.size() > 300) tokens.clear();
+    if (tokens.empty()) tokens = made_up(5, 1);  // all begin alike
+    const uint32_t added = 1 + below(20);
+    for (uint32_t i = 0; i < added; ++i) tokens.push_back(static_cast<int32_t>(below(3)));
+    std::vector<CheckpointWish> wishes = {{5, CheckpointKind::kRoot}};
+    for (uint32_t at = 6 + below(20); at < tokens.size(); at += 1 + below(60))
+      wishes.push_back({at, CheckpointKind::kMessage});
+    reused += read(tokens, wishes, below(10) == 0 ? "b" : "a", 5);
+    ASSERT_LE(sequences_.checkpoints(), 3U);
+    ASSERT_LE(sequences_.kept(), 3U);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(reused, 0U);
+}
+
+}  // namespace
+}  // namespace strata::gpu_worker

@@ -1,0 +1,55 @@
+#pragma once
+// For tests: a sequence's state taken out of a device and brought into another.
+
+#include <vector>
+
+#include "gpu-worker/device.h"
+#include "services/base/check.h"
+
+namespace strata::gpu_worker::state_tests {
+
+struct OutsideState {
+  uint32_t tokens = 0;
+  std::vector<std::byte> fixed;
+  std::vector<std::vector<std::byte>> pages;
+  bool operator==(const OutsideState&) const = default;
+};
+
+inline OutsideState take_out(Device& device, SequenceId id, uint32_t tokens, uint32_t slot = 0) {
+  const StateLayout& layout = device.state_layout();
+  OutsideState state{.tokens = tokens, .fixed = std::vector<std::byte>(layout.fixed_bytes()), .pages = {}};
+  device.capture(id, slot);
+  CHECK(device.read_slot(slot, state.fixed).ok());
+  for (uint32_t page = 0; page < state_pages(tokens); ++page) {
+    // What a page does not hold is zero, whatever was there.
+    auto& bytes = state.pages.emplace_back(layout.page_bytes(), std::byte{0x5a});
+    CHECK(device.read_page(id, page, tokens, bytes).ok());
+  }
+  return state;
+}
+
+// Into an open sequence.
+inline void bring_in(Device& device, SequenceId id, const OutsideState& state, uint32_t slot = 0) {
+  for (uint32_t page = 0; page < state.pages.size(); ++page)
+    CHECK(device.write_page(id, page, state.tokens, state.pages[page]).ok());
+  CHECK(device.write_slot(slot, state.fixed).ok());
+  device.restore(id, slot, state.tokens);
+}
+
+// Feeds tokens [begin, end) in windows of at most `chunk` rows and returns the last one's choice.
+inline RowChoice feed(Device& device, SequenceId id, std::span<const int32_t> tokens, uint32_t begin,
+                      uint32_t end, const model::SamplingParams& sampling, uint32_t chunk) {
+  std::vector<RowChoice> choices;
+  for (uint32_t at = begin; at < end; at += chunk) {
+    std::vector<DeviceRow> rows;
+    for (uint32_t i = at; i < std::min(at + chunk, end); ++i)
+      rows.push_back({.sequence = id, .token = tokens[i], .is_prompt = true, .sample = {}});
+    if (at + chunk >= end)
+      rows.back().sample = {.params = &sampling, .position = end, .prompt = {}, .generated = {}};
+    const Status status = device.run_window(rows, choices);
+    CHECK(status.ok(), "{}", status.message());
+  }
+  return choices.at(0);
+}
+
+}  // namespace strata::gpu_worker::state_tests
