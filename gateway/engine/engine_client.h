@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "gateway/conversations/checkpoint_positions.h"
 #include "services/base/status.h"
 
 namespace strata::gateway {
@@ -51,6 +52,7 @@ struct GenerateCall {
   Sampling sampling = {};
   uint32_t max_tokens = 0;  // counts generated_tokens too
   std::vector<int32_t> end_tokens = {};
+  std::vector<CheckpointPosition> checkpoints = {};  // states of the prompt that are worth keeping
 };
 
 struct PromptProgress {

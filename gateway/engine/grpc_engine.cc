@@ -14,6 +14,19 @@ constexpr milliseconds kPollTimeout{5000};
 // Long enough for any answer; the client's leaving and the engine's watchdog end a call much earlier.
 constexpr milliseconds kGenerateTimeout{std::chrono::hours(24)};
 
+v1::CheckpointKind to_proto(CheckpointKind kind) {
+  switch (kind) {
+    case CheckpointKind::kRoot:
+      return v1::CHECKPOINT_KIND_ROOT;
+    case CheckpointKind::kBeforeLastUser:
+    case CheckpointKind::kTurn:
+      return v1::CHECKPOINT_KIND_MESSAGE;
+    case CheckpointKind::kInterval:
+      break;
+  }
+  return v1::CHECKPOINT_KIND_INTERVAL;
+}
+
 v1::GenerateRequest to_proto(GenerateCall call) {
   v1::GenerateRequest out;
   out.set_request_id(std::move(call.request_id));
@@ -38,6 +51,11 @@ v1::GenerateRequest to_proto(GenerateCall call) {
   sampling.set_top_logprobs(call.sampling.top_logprobs);
   out.set_max_tokens(call.max_tokens);
   out.mutable_end_tokens()->Add(call.end_tokens.begin(), call.end_tokens.end());
+  for (const CheckpointPosition& wish : call.checkpoints) {
+    v1::Checkpoint& checkpoint = *out.add_checkpoints();
+    checkpoint.set_prompt_tokens(wish.position);
+    checkpoint.set_kind(to_proto(wish.kind));
+  }
   return out;
 }
 

@@ -137,7 +137,9 @@ void Generation::submit() {
                     .prompt_tokens = prompt().tokens,
                     .generated_tokens = tokens_,
                     .sampling = job_.sampling,
-                    .max_tokens = std::min(job_.max_tokens.value_or(room), room)};
+                    .max_tokens = std::min(job_.max_tokens.value_or(room), room),
+                    .end_tokens = {},
+                    .checkpoints = prompt().checkpoints};
   const auto end_tokens = environment_.tokenizer->end_of_generation();
   call.end_tokens.assign(end_tokens.begin(), end_tokens.end());
   call_was_heard_ = false;

@@ -18,6 +18,7 @@ struct Prompt {
   std::vector<int32_t> tokens = {};
   bool in_thinking = false;  // the template opened <think>
   std::string echo = {};     // given back in front of the answer
+  std::vector<CheckpointPosition> checkpoints = {};
 };
 
 struct GenerationJob {

@@ -43,6 +43,7 @@ ApiResult<GenerationJob> Preparer::chat(const HttpRequest& request) const {
   if (prompt.tokens.empty())
     return tl::unexpected(invalid_request("the messages give an empty prompt", "messages"));
   prompt.in_thinking = ends_in_thinking(tokenizer_, prompt.tokens);
+  prompt.checkpoints = checkpoints_of(*chat, *text, prompt.tokens);
 
   GenerationJob job = make_job(Endpoint::kChatCompletions, request, std::move(chat->common));
   job.prompts.push_back(std::move(prompt));
@@ -54,6 +55,21 @@ ApiResult<GenerationJob> Preparer::chat(const HttpRequest& request) const {
   return job;
 }
 
+std::vector<CheckpointPosition> Preparer::checkpoints_of(const ChatRequest& chat,
+                                                         const tokenizer::MarkedText& text,
+                                                         std::span<const int32_t> tokens) const {
+  ChatRequest other = chat;
+  const RenderMessages render = [&](boost::json::array messages) -> std::optional<tokenizer::MarkedText> {
+    other.messages.list = std::move(messages);
+    auto rendered = prompts_.render(other);
+    if (!rendered) return std::nullopt;
+    return std::move(*rendered);
+  };
+  const PromptLandmarks landmarks = prompt_landmarks(tokenizer_, chat.messages.list, text, tokens, render);
+  return checkpoint_positions(landmarks, static_cast<uint32_t>(tokens.size()), 0, {});
+}
+
+// No landmarks: what stands in such a prompt is the client's affair.
 ApiResult<GenerationJob> Preparer::completion(const HttpRequest& request) const {
   auto body = parse_body(request.body);
   if (!body) return tl::unexpected(std::move(body).error());
@@ -85,6 +101,7 @@ ApiResult<Prompt> Preparer::completion_prompt(const CompletionPrompt& given, boo
     prompt.tokens = std::get<std::vector<int32_t>>(given);
     if (echo) prompt.echo = tokenizer_.decode(prompt.tokens);
   }
+  prompt.checkpoints = checkpoint_positions({}, static_cast<uint32_t>(prompt.tokens.size()), 0, {});
   if (prompt.tokens.empty()) {
     const int32_t start = tokenizer_.find_token(kDocumentStart);
     if (start < 0)
