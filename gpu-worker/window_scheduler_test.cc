@@ -99,9 +99,9 @@ TEST_F(WindowSchedulerTest, CutsAPromptAtTheMultiplesThatTheDeviceAsksFor) {
   EXPECT_EQ(sizes_with(1, request(prompt_of(20), 1)), (Sizes{8, 8, 4}));
   EXPECT_EQ(sizes_with(3, request(prompt_of(20), 1)), (Sizes{6, 6, 8}))
       << "the last one ends with the prompt";
-  EXPECT_EQ(sizes_with(5, request(prompt_of(21), 1)), (Sizes{5, 5, 5, 6}));
+  EXPECT_EQ(sizes_with(5, request(prompt_of(21, 200), 1)), (Sizes{5, 5, 5, 6}));
   EXPECT_EQ(sizes_with(8, request(prompt_of(17), 1)), (Sizes{8, 8, 1}));
-  EXPECT_EQ(sizes_with(12, request(prompt_of(27), 1)), (Sizes{8, 4, 8, 7})) << "larger than a chunk";
+  EXPECT_EQ(sizes_with(12, request(prompt_of(27, 400), 1)), (Sizes{8, 4, 8, 7})) << "larger than a chunk";
   GenerationRequest resubmitted = request(prompt_of(7), 12);
   resubmitted.generated = fake_answer(prompt_of(7), 11);
   EXPECT_EQ(sizes_with(5, resubmitted), (Sizes{7, 8, 3})) << "an answer is no prompt";
@@ -278,6 +278,23 @@ TEST_F(WindowSchedulerTest, ChunksEndWhereACheckpointIsWanted) {
   EXPECT_EQ(second.heard->tokens(), fake_answer(edited, 3));
   EXPECT_EQ(second.heard->ended().prompt_tokens_reused, 16u);
   EXPECT_EQ(second.heard->ended().source, ReuseSource::kCheckpoint);
+}
+
+TEST_F(WindowSchedulerTest, TakesCheckpointsAtTheMultiplesThatTheDeviceAsksFor) {
+  device_.multiple = 4;
+  GenerationRequest first = request(prompt_of(14), 1);
+  first.checkpoints = {
+      {3, CheckpointKind::kRoot}, {6, CheckpointKind::kMessage}, {7, CheckpointKind::kMessage}};
+  admit(first);
+  run_to_end();
+  std::vector<std::size_t> sizes;
+  for (const auto& rows : device_.windows) sizes.push_back(rows.size());
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{4, 8, 2}));
+  auto edited = prompt_of(7);
+  edited.push_back(900);
+  auto second = admit(request(edited, 1));
+  run_to_end();
+  EXPECT_EQ(second.heard->ended().prompt_tokens_reused, 4u);
 }
 
 // A resubmitted answer's known tokens may be reused as well; they count as what they are.
