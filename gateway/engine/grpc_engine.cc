@@ -14,14 +14,15 @@ constexpr milliseconds kPollTimeout{5000};
 // Long enough for any answer; the client's leaving and the engine's watchdog end a call much earlier.
 constexpr milliseconds kGenerateTimeout{std::chrono::hours(24)};
 
-v1::CheckpointKind to_proto(CheckpointKind kind) {
+v1::CheckpointKind to_proto(snapshot::SnapshotKind kind) {
   switch (kind) {
-    case CheckpointKind::kRoot:
+    case snapshot::SnapshotKind::kRoot:
       return v1::CHECKPOINT_KIND_ROOT;
-    case CheckpointKind::kBeforeLastUser:
-    case CheckpointKind::kTurn:
+    case snapshot::SnapshotKind::kBeforeLastUser:
+    case snapshot::SnapshotKind::kTurn:
+    case snapshot::SnapshotKind::kEnd:
       return v1::CHECKPOINT_KIND_MESSAGE;
-    case CheckpointKind::kInterval:
+    case snapshot::SnapshotKind::kInterval:
       break;
   }
   return v1::CHECKPOINT_KIND_INTERVAL;
