@@ -26,6 +26,7 @@ class PlanTest : public testing::Test {
     set("engine.sequences", "2");
     set("engine.context_tokens", "1024");
     set("engine.prefill_chunk_tokens", "128");
+    set("engine.checkpoints", "4");
     set("cpu_experts.workers", "1");
     set("device.threads", "2");
   }
@@ -54,6 +55,9 @@ TEST_F(PlanTest, AddsUpEveryPart) {
   EXPECT_GE(planned->slot_bytes, demo_shape().max_expert_record_bytes());
   // Two attention layers: keys and values of 2 heads of 64, block keys of 64 for every 4 tokens.
   EXPECT_GT(planned->item("kv").bytes, 2u * 1024 * 2 * (2 * 2 * 64 + 64 / 4) * 4);
+  EXPECT_EQ(planned->checkpoint_slots, 4u);
+  // Six delta-net layers, two heads of 64 at the least.
+  EXPECT_GT(planned->item("checkpoints").bytes, 4u * 6 * 2 * 64 * 64 * sizeof(float));
   EXPECT_EQ(planned->item("arena").bytes, 40 * planned->slot_bytes);
   EXPECT_EQ(planned->board.pairs_max, 130u * 6);
   EXPECT_EQ(planned->item("boards").bytes, planned->board.segment_bytes()) << "one worker";
@@ -75,6 +79,14 @@ TEST_F(PlanTest, SlotsAreANumberAShareOrAutomatic) {
   EXPECT_EQ(plan()->slots, 512u) << "no more than there are experts";
   set("experts.slots", "auto");
   EXPECT_EQ(plan()->slots, 128u) << "a quarter";
+}
+
+TEST_F(PlanTest, CheckpointsAreANumberOrWhatASixteenthOfTheMemoryHolds) {
+  EXPECT_EQ(planned_checkpoints(settings_, 0, kMiB), 4u) << "as set, whatever there is";
+  set("engine.checkpoints", "auto");
+  EXPECT_EQ(planned_checkpoints(settings_, 16 * 10 * kMiB, kMiB), 10u);
+  EXPECT_EQ(planned_checkpoints(settings_, 16 * kMiB, kMiB), 2u) << "at least";
+  EXPECT_EQ(planned_checkpoints(settings_, 16 * 100 * kMiB, kMiB), 32u) << "at most";
 }
 
 TEST_F(PlanTest, AutomaticSlotsShrinkToHalfOfWhatIsLeft) {

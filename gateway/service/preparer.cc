@@ -101,13 +101,13 @@ ApiResult<Prompt> Preparer::completion_prompt(const CompletionPrompt& given, boo
     prompt.tokens = std::get<std::vector<int32_t>>(given);
     if (echo) prompt.echo = tokenizer_.decode(prompt.tokens);
   }
-  prompt.checkpoints = checkpoint_positions({}, static_cast<uint32_t>(prompt.tokens.size()), 0, {});
   if (prompt.tokens.empty()) {
     const int32_t start = tokenizer_.find_token(kDocumentStart);
     if (start < 0)
       return tl::unexpected(invalid_request("prompt must not be empty with this model", "prompt"));
     prompt.tokens.push_back(start);
   }
+  prompt.checkpoints = checkpoint_positions({}, static_cast<uint32_t>(prompt.tokens.size()), 0, {});
   return prompt;
 }
 

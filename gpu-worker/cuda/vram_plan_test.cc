@@ -99,6 +99,10 @@ TEST_F(VramPlanTest, TheItemsAreTheBytesThatTheDeviceCuts) {
     lay_out(real_shape(), *planned, counting, nullptr);
     const MemoryPlan& memory = planned->memory;
     EXPECT_EQ(counting.used_bytes(), memory.total_bytes() - memory.item("arena").bytes);
+    const StateLayout kept(state_arrays(real_shape().config, memory.context_tokens, planned->kv));
+    const uint64_t kept_bytes = memory.checkpoint_slots * kept.fixed_bytes();
+    EXPECT_GE(memory.item("checkpoints").bytes, kept_bytes);
+    EXPECT_LT(memory.item("checkpoints").bytes, kept_bytes + 256) << "what alignment adds";
     EXPECT_GE(memory.item("tables").bytes, 2u * 48 * 512 * sizeof(uint32_t));
     EXPECT_EQ(memory.item("staging").bytes, planned->staging_slots() * memory.slot_bytes);
     EXPECT_EQ(memory.host_items[1].bytes, pinned_counts(real_shape().config, *planned).bytes());
