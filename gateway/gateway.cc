@@ -8,6 +8,7 @@
 
 #include "gateway/engine/engine_monitor.h"
 #include "gateway/engine/grpc_engine.h"
+#include "gateway/index/grpc_state_feeds.h"
 #include "gateway/metrics/grpc_processes.h"
 #include "gateway/metrics/metrics_gatherer.h"
 #include "gateway/service/service.h"
@@ -25,8 +26,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Reading and tokenizing requests, and gathering metrics, beside the HTTP thread.
-constexpr uint32_t kWorkerThreads = 2;
+// Beside the HTTP thread: two read and tokenize requests, and one is always left for searches.
+constexpr uint32_t kWorkerThreads = 3;
 // Bodies that may be parsed at the same time, beyond the requests that run or wait.
 constexpr uint32_t kRequestsBeingRead = 8;
 // After the last answer, for what is still in buffers.
@@ -64,6 +65,12 @@ Result<LoadedModel> load_model(const config::Settings& settings) {
   return LoadedModel{.card = std::move(card), .preparer = std::move(preparer)};
 }
 
+ReuseOptions reuse_options(const config::Settings& settings) {
+  return {.checkpoints = {.every_tokens = settings.conversations_checkpoint_every_tokens(),
+                          .positions_max = settings.conversations_checkpoints_max()},
+          .share_roots = settings.conversations_share_roots().value == "on"};
+}
+
 // What never changes while the process runs.
 void set_build_metrics(obs::Metrics& metrics, const std::string& config_hash) {
   metrics
@@ -85,10 +92,13 @@ struct Gateway::Impl {
   LoadedModel model;
   std::shared_ptr<obs::Metrics> metrics = std::make_shared<obs::Metrics>(obs::Labels{});
   std::unique_ptr<GatewayProbe> probe = std::make_unique<GatewayProbe>(*metrics);
+  std::unique_ptr<ConversationProbe> conversations = std::make_unique<ConversationProbe>(*metrics);
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<actor::ActorSystem> workers = std::make_unique<actor::ActorSystem>(kWorkerThreads);
   std::unique_ptr<EngineClient> engine;
   std::unique_ptr<ProcessClient> processes;
+  std::unique_ptr<StateFeed> engine_feed, store_feed;
+  std::shared_ptr<ConversationIndex> index;
   std::shared_ptr<Admission> admission;
   std::shared_ptr<EngineMonitor> monitor;
   std::shared_ptr<Service> service;
@@ -106,6 +116,13 @@ struct Gateway::Impl {
     auto cluster = cluster_processes(expert::worker_count(settings));
     processes = make_grpc_processes(options.run_dir, cluster);
 
+    engine_feed = make_engine_feed(options.run_dir);
+    store_feed = make_store_feed(options.run_dir);
+    index = std::make_shared<ConversationIndex>(
+        workers->make_executor(),
+        PrefixIndexOptions{.reuse_tokens_min = settings.conversations_reuse_tokens_min()},
+        ConversationIndex::Feeds{engine_feed.get(), store_feed.get()}, *conversations, *probe);
+
     auto executor = http->executor();
     admission = std::make_shared<Admission>(
         executor,
@@ -120,8 +137,11 @@ struct Gateway::Impl {
     GenerationEnvironment environment{.tokenizer = &model.preparer->tokenizer(),
                                       .engine = engine.get(),
                                       .probe = probe.get(),
+                                      .conversations = conversations.get(),
                                       .admission = admission,
-                                      .limits = options.generation};
+                                      .index = index,
+                                      .limits = options.generation,
+                                      .reuse = reuse_options(settings)};
     service = std::make_shared<Service>(
         executor,
         ServiceOptions{.listen_host = parse_listen(settings.gateway_listen()).value_or(ListenAddress{}).host,
@@ -134,6 +154,7 @@ struct Gateway::Impl {
                                         std::vector<std::function<void(const EngineState&)>>{
                                             [this](const EngineState& state) { tell(admission, state); },
                                             [this](const EngineState& state) { tell(service, state); },
+                                            [this](const EngineState& state) { tell(index, state); },
                                             [this](const EngineState& state) { engine_seen(state); }});
     gatherer =
         std::make_shared<MetricsGatherer>(workers->make_executor(), std::move(cluster), *processes, *metrics,
@@ -179,6 +200,7 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options) {
                                         }));
   impl->service->set_address(impl->address);
   impl->update_status();
+  tell(impl->index, ConversationIndex::Start{});
   tell(impl->monitor, EngineMonitor::Start{});
   tell(impl->gatherer, MetricsGatherer::Round{});
   const SamplingFallbacks& sampling = impl->model.card.fallbacks;
@@ -201,8 +223,11 @@ Gateway::~Gateway() {
   impl_->monitor.reset();
   impl_->service.reset();
   impl_->admission.reset();
+  impl_->index.reset();
   impl_->http.reset();
   impl_->workers.reset();
+  impl_->engine_feed.reset();
+  impl_->store_feed.reset();
   impl_->engine.reset();
   impl_->processes.reset();
 }

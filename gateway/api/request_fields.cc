@@ -143,6 +143,7 @@ CommonFields read_common_fields(FieldReader& fields, uint32_t vocab) {
     if (nested.failed()) fields.fail(nested.error().value());
     if (!common.stream) fields.fail("stream_options", "stream_options is allowed only when stream is true");
   }
+  common.return_reuse = fields.boolean("return_reuse").value_or(false);
   if (auto n = fields.integer("n", 1, 128); n && *n != 1) {
     fields.fail("n",
                 fmt::format("n must be 1: several choices are not supported by this version, got {}", *n));

@@ -28,6 +28,7 @@ struct CommonFields {
   std::string model;
   bool stream = false;
   bool include_usage = false;
+  bool return_reuse = false;
   SamplingFields sampling;
   std::vector<std::string> stop;
   std::optional<uint32_t> max_tokens;  // not set: what the context leaves

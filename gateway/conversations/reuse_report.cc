@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace strata::gateway {
 
@@ -31,26 +32,50 @@ std::string_view lookup_result_name(LookupResult result) {
 }
 
 ReuseReport::ReuseReport(const PrefixMatch& match, uint32_t prompt_tokens)
-    : prompt_tokens_(prompt_tokens),
-      reused_tokens_(match.reused_tokens()),
-      known_tokens_(match.known_tokens),
-      why_(match.why) {
-  if (!match.state) return;
-  source_ = match.state->source;
-  shared_ = match.state->owner == shared_namespace();
-  state_ = match.state->id;
+    : promised_(match), prompt_tokens_(prompt_tokens) {
+  set_promise();
 }
 
-Status ReuseReport::began_at(uint32_t reused_tokens) {
-  if (reused_tokens > reused_tokens_) {
-    return fail(Code::kOutOfRange, "the engine reused {} tokens of a state with {}", reused_tokens,
-                reused_tokens_);
-  }
-  if (reused_tokens == reused_tokens_) return {};
-  why_ = {.cause = MissCause::kError, .at_token = reused_tokens_, .entry = state_};
-  reused_tokens_ = reused_tokens;
+void ReuseReport::set_promise() {
+  reused_tokens_ = promised_.reused_tokens();
+  known_tokens_ = promised_.known_tokens;
+  why_ = promised_.why;
+  not_restored_.clear();
   state_.reset();
-  return {};
+  shared_ = false;
+  if (!promised_.state) return;
+  source_ = promised_.state->source;
+  shared_ = promised_.state->owner == shared_namespace();
+  state_ = promised_.state->id;
+}
+
+void ReuseReport::began(const EngineReuse& engine) {
+  set_promise();
+  const uint32_t promised = reused_tokens_;
+  reused_tokens_ = std::min(engine.reused_tokens, prompt_tokens_);
+  if (reused_tokens_ == promised) {
+    if (!engine.source) return;
+    // A state of the same length from somebody else is another one.
+    const bool other = holder_of(*engine.source) != holder_of(source_);
+    if (other) state_.reset();
+    if (other || holder_of(source_) == Holder::kStore) source_ = *engine.source;
+    return;
+  }
+  // Without a word of the engine's: whatever it began with instead was on its device.
+  source_ = engine.source.value_or(reused_tokens_ > promised ? Source::kLive : Source::kCheckpoint);
+  shared_ = false;
+  if (reused_tokens_ < promised) {
+    why_ = {.cause = MissCause::kError, .at_token = promised, .entry = std::exchange(state_, std::nullopt)};
+    not_restored_ = engine.not_restored;
+    return;
+  }
+  state_.reset();
+  known_tokens_ = std::max(known_tokens_, reused_tokens_);
+  if (reused_tokens_ + 1 >= prompt_tokens_) {
+    why_ = {};
+  } else if (why_.at_token <= reused_tokens_) {  // of what the index knew; the engine knew more
+    why_ = {.cause = MissCause::kNew, .at_token = reused_tokens_};
+  }
 }
 
 void ReuseReport::kept(uint32_t position) {
@@ -91,7 +116,8 @@ std::string ReuseReport::why_text() const {
     case MissCause::kNoCheckpoint:
       return fmt::format("{} tokens are known, but no state was kept there", at);
     case MissCause::kError:
-      return fmt::format("a state with {} tokens could not be restored", at);
+      return fmt::format("a state with {} tokens could not be restored{}{}", at,
+                         not_restored_.empty() ? "" : ": ", not_restored_);
   }
   return "";
 }
@@ -115,8 +141,12 @@ boost::json::object ReuseReport::to_json() const {
   return out;
 }
 
-std::string ReuseReport::header_text() const {
-  std::string out = fmt::format("reused={} prompt={}", reused_tokens_, prompt_tokens_);
+std::string ReuseReport::header_text() const { return reused_text(/*with_prompt=*/true); }
+std::string ReuseReport::log_text() const { return reused_text(/*with_prompt=*/false); }
+
+std::string ReuseReport::reused_text(bool with_prompt) const {
+  std::string out = fmt::format("reused={}", reused_tokens_);
+  if (with_prompt) out += fmt::format(" prompt={}", prompt_tokens_);
   if (reused_tokens_ > 0) out += fmt::format(" source={}", shared_ ? "root" : source_name(source_));
   if (why_.cause != MissCause::kNone) {
     out += fmt::format(" not_more={} at={}", miss_cause_name(why_.cause), why_.at_token);

@@ -23,15 +23,21 @@ struct CacheSplit {
   bool operator==(const CacheSplit&) const = default;
 };
 
+// What the engine says of where it began with a prompt.
+struct EngineReuse {
+  uint32_t reused_tokens = 0;
+  std::optional<Source> source = {};  // of their state; not said yet while the answer goes on
+  std::string not_restored = {};  // why it could not use the parked state that it was told; empty: nothing
+};
+
 class ReuseReport {
  public:
   ReuseReport(const PrefixMatch& match, uint32_t prompt_tokens);
 
-  // The engine has begun behind so many tokens of the prompt. Fewer than the index promised: the state could
-  // not be restored, and another one or none was used (cause kError). kOutOfRange: more than promised, which
-  // breaks the protocol: the engine starts from the states that it is told, nothing else. The report is then
-  // unchanged.
-  Status began_at(uint32_t reused_tokens);
+  // The engine has begun. It decides last: fewer tokens than the index promised mean that the state was gone
+  // or could not be restored (cause kError); more, that it had one which the index had not heard of yet. Of
+  // several calls the last counts.
+  void began(const EngineReuse& engine);
   // A state after the first `position` tokens of the prompt was kept. Of several the largest counts.
   void kept(uint32_t position);
 
@@ -51,13 +57,20 @@ class ReuseReport {
   boost::json::object to_json() const;
   // For a header: "reused=1500 prompt=1520 source=ram not_more=diverged at=1510".
   std::string header_text() const;
+  // The same for a log line that has the prompt's tokens already: "reused=1500 source=ram ...".
+  std::string log_text() const;
 
  private:
+  void set_promise();
+  std::string reused_text(bool with_prompt) const;
+
+  PrefixMatch promised_;
   uint32_t prompt_tokens_ = 0, reused_tokens_ = 0, known_tokens_ = 0, kept_tokens_ = 0;
   Source source_ = Source::kLive;  // of what was reused
   bool shared_ = false;
   std::optional<SnapshotId> state_;
   WhyNotMore why_;
+  std::string not_restored_;
 };
 
 }  // namespace strata::gateway

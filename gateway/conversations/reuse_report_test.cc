@@ -72,25 +72,64 @@ TEST(ReuseReport, ResultsAreNamedBySource) {
   EXPECT_EQ(lookup_result_name(ReuseReport(miss_of(MissCause::kNew), 3).result()), "miss");
 }
 
-TEST(ReuseReport, TheEngineHasTheLastWord) {
+TEST(ReuseReport, TheEngineConfirmsWhatTheIndexPromised) {
   ReuseReport report(match_of(Source::kDisk, 1500), 1520);
-  EXPECT_TRUE(report.began_at(1500).ok());
-  EXPECT_EQ(report.why().cause, MissCause::kDiverged);
-  EXPECT_EQ(report.began_at(1501).code(), Code::kOutOfRange);
-  EXPECT_EQ(report.reused_tokens(), 1500u);
+  for (const std::optional<Source> source : {std::optional<Source>(), std::optional(Source::kDisk)}) {
+    report.began({.reused_tokens = 1500, .source = source});
+    EXPECT_EQ(report.why().cause, MissCause::kDiverged);
+    EXPECT_EQ(report.result(), LookupResult::kHitDisk);
+    EXPECT_FALSE(report.to_json().at("state").is_null());
+  }
+  report.began({.reused_tokens = 1500, .source = Source::kRam});  // read from disk in the meantime
+  EXPECT_EQ(report.result(), LookupResult::kHitRam);
+  EXPECT_FALSE(report.to_json().at("state").is_null());
+  report.began({.reused_tokens = 1500, .source = Source::kLive});
+  EXPECT_EQ(report.result(), LookupResult::kHitLive);
+  EXPECT_TRUE(report.to_json().at("state").is_null()) << "that was another state";
+  ReuseReport root(match_of(Source::kCheckpoint, 1500, shared_namespace()), 1520);
+  root.began({.reused_tokens = 1500, .source = Source::kCheckpoint});
+  EXPECT_EQ(root.result(), LookupResult::kHitRoot);
+}
 
-  EXPECT_TRUE(report.began_at(1000).ok()) << "the nearest checkpoint before";
+TEST(ReuseReport, AnEngineThatBeginsFurtherBackCouldNotRestore) {
+  ReuseReport report(match_of(Source::kDisk, 1500), 1520);
+  report.began({.reused_tokens = 1000});
   EXPECT_EQ(report.reused_tokens(), 1000u);
-  EXPECT_EQ(report.result(), LookupResult::kHitDisk);
+  EXPECT_EQ(report.result(), LookupResult::kHitLive) << "the nearest checkpoint before";
   EXPECT_EQ(report.why().cause, MissCause::kError);
   EXPECT_EQ(report.why().at_token, 1500u);
   EXPECT_EQ(report.why().entry, kState);
   EXPECT_TRUE(report.to_json().at("state").is_null());
+  report.began({.reused_tokens = 1000, .source = Source::kRam, .not_restored = "page 3 is damaged"});
+  EXPECT_EQ(report.result(), LookupResult::kHitRam);
+  EXPECT_EQ(report.why_text(), "a state with 1500 tokens could not be restored: page 3 is damaged");
 
-  ReuseReport failed(match_of(Source::kDisk, 1500), 1520);
-  EXPECT_TRUE(failed.began_at(0).ok());
+  ReuseReport failed(match_of(Source::kDisk, 1500, shared_namespace()), 1520);
+  failed.began({.reused_tokens = 0});
   EXPECT_EQ(failed.result(), LookupResult::kMiss);
   EXPECT_THAT(failed.header_text(), HasSubstr("not_more=error at=1500"));
+  failed.began({.reused_tokens = 1500});  // the next call
+  EXPECT_EQ(failed.result(), LookupResult::kHitRoot);
+  EXPECT_EQ(failed.why().cause, MissCause::kDiverged);
+}
+
+TEST(ReuseReport, AnEngineMayKnowMoreThanTheIndexHasHeardOf) {
+  ReuseReport report(match_of(Source::kRam, 1500), 1520);
+  report.began({.reused_tokens = 1505});
+  EXPECT_EQ(report.result(), LookupResult::kHitLive);
+  EXPECT_EQ(report.log_text(), "reused=1505 source=live not_more=diverged at=1510");
+  EXPECT_TRUE(report.to_json().at("state").is_null());
+  report.began({.reused_tokens = 1515, .source = Source::kCheckpoint});
+  EXPECT_EQ(report.log_text(), "reused=1515 source=checkpoint not_more=new at=1515");
+  EXPECT_EQ(report.known_tokens(), 1515u);
+  report.began({.reused_tokens = 1519});
+  EXPECT_EQ(report.why().cause, MissCause::kNone);
+  report.began({.reused_tokens = 1524});  // an answer that is continued: all of its prompt, and more
+  EXPECT_EQ(report.reused_tokens(), 1520u);
+
+  ReuseReport unknown(miss_of(MissCause::kTooSmall), 20);
+  unknown.began({.reused_tokens = 8});
+  EXPECT_EQ(unknown.log_text(), "reused=8 source=live not_more=new at=8");
 }
 
 TEST(ReuseReport, TheSplitAddsUpToThePrompt) {

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "gateway/conversations/checkpoint_positions.h"
+#include "gateway/conversations/conversation_types.h"
 #include "services/base/status.h"
 
 namespace strata::gateway {
@@ -45,6 +47,12 @@ struct EngineState {
   EngineInfo info = {};  // when ready
 };
 
+// A state that the snapshot store holds.
+struct ParkedState {
+  SnapshotId id = {};
+  uint32_t tokens = 0;  // of the prompt
+};
+
 struct GenerateCall {
   std::string request_id = {};
   std::vector<int32_t> prompt_tokens = {};
@@ -52,7 +60,10 @@ struct GenerateCall {
   Sampling sampling = {};
   uint32_t max_tokens = 0;  // counts generated_tokens too
   std::vector<int32_t> end_tokens = {};
+  NamespaceId name_space = {};                       // whose states it may be continued from
+  uint32_t shared_prompt_tokens = 0;                 // at the beginning, that other namespaces may use, too
   std::vector<CheckpointPosition> checkpoints = {};  // states of the prompt that are worth keeping
+  std::optional<ParkedState> parked = {};            // used if it holds more than the device does
 };
 
 struct PromptProgress {
@@ -71,8 +82,10 @@ struct GeneratedToken {
 struct EngineFinished {
   enum class Reason { kEndToken, kLength, kContext };
   Reason reason = Reason::kEndToken;
-  uint32_t prompt_tokens_computed = 0;
+  int32_t end_token = 0;  // with kEndToken
   uint32_t prompt_tokens_reused = 0;
+  std::optional<Source> source = {};  // of these; kLive, kCheckpoint, kRam or kDisk
+  std::string not_restored = {};      // why the parked state was not used although it held more
 };
 
 // The call is over; nothing follows. OK comes after EngineFinished, everything else instead of it.

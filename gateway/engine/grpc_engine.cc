@@ -67,7 +67,7 @@ GeneratedToken from_proto(const v1::Token& token) {
 }
 
 EngineFinished from_proto(const v1::Finished& finished) {
-  EngineFinished out{.prompt_tokens_computed = finished.prompt_tokens_computed(),
+  EngineFinished out{.end_token = finished.end_token(),
                      .prompt_tokens_reused = finished.prompt_tokens_reused()};
   switch (finished.reason()) {
     case v1::FINISH_REASON_LENGTH:

@@ -2,8 +2,10 @@
 // How an answer looks in each dialect: the chunks of a stream and the whole response, as JSON text on one
 // line. Pure.
 
+#include <boost/json/object.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,7 @@ struct Usage {
 struct Finish {
   std::string reason = {};  // "stop", "length"
   std::string detail = {};
+  std::optional<boost::json::object> reuse = {};  // ReuseReport::to_json(), where it was asked for
 };
 
 struct Choice {

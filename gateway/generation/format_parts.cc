@@ -66,6 +66,7 @@ boost::json::value float_json(float value) {
 void put_finish(boost::json::object& choice, const Finish& finish) {
   choice["finish_reason"] = finish.reason;
   if (!finish.detail.empty()) choice["finish_detail"] = finish.detail;
+  if (finish.reuse) choice["reuse"] = *finish.reuse;
 }
 
 }  // namespace strata::gateway

@@ -18,7 +18,7 @@ std::string progress_chunk_text(const AnswerIdentity& identity, std::string_view
                                 boost::json::object choice, const PromptProgress& progress, uint64_t time_ms);
 // A float as JSON has to print it: the shortest decimal that reads back as the same float.
 boost::json::value float_json(float value);
-// finish_reason, and finish_detail where there is one.
+// finish_reason; finish_detail and reuse where there are any.
 void put_finish(boost::json::object& choice, const Finish& finish);
 
 }  // namespace strata::gateway

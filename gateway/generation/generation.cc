@@ -114,7 +114,8 @@ void Generation::begin_choice() {
                                 .starts_in_thinking = prompt().in_thinking,
                                 .scores = job_.sampling.logprobs,
                                 .stop = job_.stop});
-  tokens_.clear();
+  turn_.emplace(prompt().tokens);
+  reuse_.reset();
   last_token_.reset();
   progress_ = {};
   finished_.reset();
@@ -128,18 +129,44 @@ void Generation::begin_choice() {
     show(pieces);
   }
   if (closed_) return;  // the client was slow to read and has been left
-  submit();
+  search();
 }
 
-void Generation::submit() {
-  const auto room = engine_info_.context_tokens - static_cast<uint32_t>(prompt().tokens.size());
+// Within the prompt only: a state that reaches into the answer may have read it as a prompt, and would differ
+// from this answer's in rounding (numbers contract). One token more makes room for a state of the whole
+// prompt.
+void Generation::search() {
+  ConversationIndex::Find find{.tokens = prompt().tokens, .owner = job_.name_space};
+  if (!tokens().empty()) find.tokens.push_back(tokens().front());
+  std::weak_ptr<Generation> weak = self();
+  find.reply = [weak, search = ++search_](const PrefixMatch& match) {
+    if (auto alive = weak.lock()) tell(alive, Found{.search = search, .match = match});
+  };
+  tell(environment_.index, std::move(find));
+}
+
+void Generation::on(Found found) {
+  if (closed_ || call_ != nullptr || found.search != search_) return;
+  promise_.emplace(found.match, static_cast<uint32_t>(prompt().tokens.size()));
+  submit(found.match);
+}
+
+void Generation::submit(const PrefixMatch& match) {
+  const auto prompt_count = static_cast<uint32_t>(prompt().tokens.size());
+  const uint32_t room = engine_info_.context_tokens - prompt_count;
+  const ReuseOptions& reuse = environment_.reuse;
   GenerateCall call{.request_id = exchange_->request().id,
                     .prompt_tokens = prompt().tokens,
-                    .generated_tokens = tokens_,
+                    .generated_tokens = {tokens().begin(), tokens().end()},
                     .sampling = job_.sampling,
                     .max_tokens = std::min(job_.max_tokens.value_or(room), room),
-                    .end_tokens = {},
-                    .checkpoints = prompt().checkpoints};
+                    .name_space = job_.name_space,
+                    .shared_prompt_tokens = reuse.share_roots ? prompt().landmarks.system_end : 0,
+                    .checkpoints = checkpoint_positions(prompt().landmarks, prompt_count,
+                                                        match.reused_tokens(), reuse.checkpoints)};
+  if (match.state && holder_of(match.state->source) == Holder::kStore) {
+    call.parked = ParkedState{.id = match.state->id, .tokens = match.state->position};
+  }
   const auto end_tokens = environment_.tokenizer->end_of_generation();
   call.end_tokens.assign(end_tokens.begin(), end_tokens.end());
   call_was_heard_ = false;
@@ -149,11 +176,17 @@ void Generation::submit() {
   });
 }
 
+// The call's first event: the engine has begun.
+void Generation::heard() {
+  if (std::exchange(call_was_heard_, true)) return;
+  reuse_ = promise_;
+}
+
 void Generation::on(SubmitAgain) {
   if (closed_ || call_ != nullptr || choice_done_) return;
   away_ = false;
   ++wait_;
-  submit();
+  search();
 }
 
 void Generation::on(EngineSaid said) {
@@ -165,7 +198,8 @@ void Generation::on(EngineSaid said) {
 }
 
 void Generation::handle(const PromptProgress& progress) {
-  call_was_heard_ = true;
+  heard();
+  reuse_->began({.reused_tokens = progress.cached});
   progress_ = progress;
   if (closed_ || !job_.stream || !job_.return_progress) return;
   const auto elapsed = std::chrono::duration_cast<milliseconds>(this->executor().now() - arrived_);
@@ -173,22 +207,20 @@ void Generation::handle(const PromptProgress& progress) {
 }
 
 void Generation::handle(const GeneratedToken& token) {
-  call_was_heard_ = true;
+  heard();
   if (closed_ || choice_done_) return;
-  if (token.index != tokens_.size()) {
+  const bool first = tokens().empty();
+  if (Status chosen = turn_->chose(token.index, token.id); !chosen.ok()) {
     environment_.probe->protocol_fault(ProtocolFault::kTokenIndex);
-    return fail(engine_failed(fmt::format("the engine sent token {} where token {} was due", token.index,
-                                          tokens_.size())),
-                Outcome::kEngineError);
+    return fail(engine_failed("the engine sent " + chosen.message()), Outcome::kEngineError);
   }
   const Time now = this->executor().now();
   if (last_token_) {
     environment_.probe->inter_token_seconds.Observe(seconds(now - *last_token_));
-  } else if (tokens_.empty()) {
+  } else if (first) {
     environment_.probe->first_token_seconds.Observe(seconds(now - arrived_));
   }
   last_token_ = now;
-  tokens_.push_back(token.id);
   std::vector<AnswerPiece> pieces;
   answer_->push(token, pieces);
   show(pieces);
@@ -199,8 +231,16 @@ void Generation::handle(const GeneratedToken& token) {
 void Generation::handle(const EngineFinished& finished) {
   finished_ = finished;
   if (closed_ || choice_done_) return;
-  finish_choice(finished.reason == EngineFinished::Reason::kEndToken ? AnswerEnd::kStopToken
-                                                                     : AnswerEnd::kLength);
+  heard();
+  reuse_->began({.reused_tokens = finished.prompt_tokens_reused,
+                 .source = finished.source,
+                 .not_restored = finished.not_restored});
+  if (finished.reason != EngineFinished::Reason::kEndToken) return finish_choice(AnswerEnd::kLength);
+  if (Status chosen = turn_->chose_end(finished.end_token); !chosen.ok()) {
+    environment_.probe->protocol_fault(ProtocolFault::kTokenIndex);
+    return fail(engine_failed(chosen.message()), Outcome::kEngineError);
+  }
+  finish_choice(AnswerEnd::kStopToken);
 }
 
 void Generation::handle(const EngineEnded& ended) {
@@ -237,7 +277,7 @@ void Generation::lose_engine() {
   if (call_was_heard_) {
     environment_.probe->resubmissions.Increment();
     obs::warn("generation", "{}: engine lost after {} tokens, waiting for it", exchange_->request().id,
-              tokens_.size());
+              tokens().size());
   }
   last_token_.reset();  // the pause is not the time between two tokens
   if (!std::exchange(away_, true)) wait_for_engine(environment_.limits.engine_wait);
@@ -306,12 +346,15 @@ void Generation::finish_choice(AnswerEnd end) {
   FinishCause cause = finish_cause(end);
   Finish finish{.reason = end == AnswerEnd::kLength ? "length" : "stop"};
   if (end == AnswerEnd::kLoopGuard) finish.detail = "loop_guard";
+  if (job_.return_reuse) finish.reuse = reuse_->to_json();
   if (end == AnswerEnd::kStopToken && answer_->in_thinking()) {
     cause = FinishCause::kEndedInThinking;
     finish.detail = "ended_in_thinking";
   }
   count_choice(cause);
   done_usage_ = usage();
+  if (!reuse_header_.empty()) reuse_header_ += ", ";
+  reuse_header_ += reuse_->header_text();
   choices_[choice_].finish = finish;
   if (job_.stream) send(job_.format->finish_chunk(choice_, finish));
   if (closed_) return;
@@ -323,17 +366,16 @@ void Generation::finish_choice(AnswerEnd end) {
 }
 
 void Generation::count_choice(FinishCause cause) {
-  const auto generated = static_cast<uint32_t>(tokens_.size());
+  const auto generated = static_cast<uint32_t>(tokens().size());
   GatewayProbe& probe = *environment_.probe;
   probe.finished(cause);
   probe.generated_thinking.Increment(answer_->reasoning_tokens());
   probe.generated_answer.Increment(generated - answer_->reasoning_tokens());
-  // An answer that we ended ourselves has no EngineFinished: what the progress said then.
-  const uint32_t reused = finished_ ? finished_->prompt_tokens_reused : progress_.cached;
+  if (!reuse_) return;  // the engine never began
   const uint32_t read =
-      tokens_.empty() && !finished_ ? progress_.processed : static_cast<uint32_t>(prompt().tokens.size());
-  probe.prompt_reused.Increment(reused);
-  probe.prompt_computed.Increment(read > reused ? read - reused : 0);
+      tokens().empty() && !finished_ ? progress_.processed : static_cast<uint32_t>(prompt().tokens.size());
+  environment_.conversations->looked_up(*reuse_);
+  environment_.conversations->prompt_read(*reuse_, read);
 }
 
 void Generation::complete() {
@@ -343,6 +385,7 @@ void Generation::complete() {
     if (closed_) return;
     exchange_->finish();
   } else {
+    job_.response_headers.emplace_back("X-Strata-Reuse", reuse_header_);
     exchange_->respond({.body = job_.format->whole(choices_, done_usage_), .headers = job_.response_headers});
   }
   environment_.probe->request_seconds.Observe(seconds(this->executor().now() - arrived_));
@@ -379,7 +422,7 @@ void Generation::leave_client() {
 
 Phase Generation::phase() const {
   if (!granted_) return Phase::kQueued;
-  return tokens_.empty() ? Phase::kPrefill : Phase::kDecode;
+  return !turn_ || tokens().empty() ? Phase::kPrefill : Phase::kDecode;
 }
 
 // ---- the end
@@ -388,8 +431,9 @@ void Generation::close(Outcome outcome) {
   closed_ = true;
   environment_.probe->request_done(job_.endpoint, outcome);
   const Usage counted = answer_ && !choice_done_ ? usage() : done_usage_;
-  exchange_->set_log_detail(fmt::format(" outcome={} prompt={} generated={}", outcome_name(outcome),
-                                        counted.prompt_tokens, counted.completion_tokens));
+  exchange_->set_log_detail(fmt::format(" outcome={} prompt={} generated={}{}{}", outcome_name(outcome),
+                                        counted.prompt_tokens, counted.completion_tokens, reuse_ ? " " : "",
+                                        reuse_ ? reuse_->log_text() : ""));
   end_call();
   if (call_ == nullptr) release();
 }
@@ -407,8 +451,8 @@ void Generation::release() {
 Usage Generation::usage() const {
   Usage all = done_usage_;
   all.prompt_tokens += static_cast<uint32_t>(prompt().tokens.size());
-  all.completion_tokens += static_cast<uint32_t>(tokens_.size());
-  all.cached_tokens += finished_ ? finished_->prompt_tokens_reused : progress_.cached;
+  all.completion_tokens += static_cast<uint32_t>(tokens().size());
+  all.cached_tokens += reuse_ ? reuse_->reused_tokens() : 0;
   all.reasoning_tokens += answer_ ? answer_->reasoning_tokens() : 0;
   return all;
 }

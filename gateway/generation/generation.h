@@ -3,8 +3,11 @@
 // not, and survives an engine that dies in the middle. Every message carries what it belongs to; what belongs
 // to an earlier call is dropped and counted (rules A11, H11).
 //
-//   waiting -> (granted) -> calling -> (engine lost) -> away -> calling ... -> (all choices done | failed |
-//   client gone) -> over
+//   waiting -> (granted) -> searching -> calling -> (engine lost) -> away -> searching ... -> (all choices
+//   done | failed | client gone) -> over
+//
+// Searching: which state of an earlier prompt this one can be continued from (conversation_index.h). Asked
+// again before every call, because with an engine what it kept is gone, and parked states are not.
 //
 // Runs on the HTTP thread's executor, as the exchange does.
 
@@ -14,9 +17,11 @@
 #include <vector>
 
 #include "gateway/admission/admission.h"
+#include "gateway/conversations/turn_record.h"
 #include "gateway/generation/answer.h"
 #include "gateway/generation/generation_job.h"
 #include "gateway/http/exchange.h"
+#include "gateway/index/conversation_index.h"
 #include "services/actor/actor.h"
 
 namespace strata::gateway {
@@ -29,18 +34,31 @@ struct GenerationLimits {
   std::size_t backlog_bytes_max = std::size_t{1} << 20;  // that a client may be behind
 };
 
+// What is kept of prompts for others to come.
+struct ReuseOptions {
+  CheckpointOptions checkpoints;
+  bool share_roots = false;  // system prompt and tools are for all namespaces
+};
+
 // What all generations share. Outlives them.
 struct GenerationEnvironment {
   const tokenizer::Tokenizer* tokenizer = nullptr;
   EngineClient* engine = nullptr;
   GatewayProbe* probe = nullptr;
+  ConversationProbe* conversations = nullptr;
   std::shared_ptr<Admission> admission;
+  std::shared_ptr<ConversationIndex> index;
   GenerationLimits limits;
+  ReuseOptions reuse;
 };
 
 class Generation : public actor::Actor {
  public:
   struct Start {};
+  struct Found {
+    uint64_t search = 0;
+    PrefixMatch match = {};
+  };
   struct EngineSaid {
     uint64_t attempt = 0;
     EngineEvent event = {};
@@ -60,6 +78,7 @@ class Generation : public actor::Actor {
 
   void on(Start);
   void on(AdmissionNews news);
+  void on(Found found);
   void on(EngineSaid said);
   void on(ClientGone);
   void on(KeepAlive);
@@ -86,7 +105,9 @@ class Generation : public actor::Actor {
 
   void begin_stream();
   void begin_choice();
-  void submit();
+  void search();
+  void submit(const PrefixMatch& match);
+  void heard();
   void wait_for_engine(std::chrono::milliseconds limit);
   void lose_engine();
   void show(std::vector<AnswerPiece>& pieces);
@@ -100,6 +121,7 @@ class Generation : public actor::Actor {
   void close(Outcome outcome);
   void end_call();
   void release();
+  std::span<const int32_t> tokens() const { return turn_->answer(); }  // generated so far
   Usage usage() const;
 
   const TicketId ticket_;
@@ -116,19 +138,23 @@ class Generation : public actor::Actor {
   EngineInfo engine_info_;
   std::vector<Choice> choices_;  // non-stream: what has been said so far
   Usage done_usage_;             // of the choices that are complete
+  std::string reuse_header_;     // of these, too
 
   // The choice being answered
   uint32_t choice_ = 0;
   std::optional<Answer> answer_;
-  std::vector<int32_t> tokens_;  // generated so far
+  std::optional<TurnRecord> turn_;
+  std::optional<ReuseReport> reuse_;  // of the last call that was heard
   std::optional<Time> last_token_;
   PromptProgress progress_;
   std::optional<EngineFinished> finished_;
   bool choice_done_ = false;
 
   // The call
-  std::shared_ptr<EngineCall> call_;  // nullptr: none is open
-  uint64_t attempt_ = 0;              // number of the newest call
+  uint64_t search_ = 0;                 // number of the newest search
+  std::optional<ReuseReport> promise_;  // what it found
+  std::shared_ptr<EngineCall> call_;    // nullptr: none is open
+  uint64_t attempt_ = 0;                // number of the newest call
   bool call_was_heard_ = false;
   bool away_ = false;            // waits for an engine that was lost
   uint32_t losses_ = 0;          // calls that were heard and broke

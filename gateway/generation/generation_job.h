@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/conversations/prompt_landmarks.h"
 #include "gateway/engine/engine_client.h"
 #include "gateway/generation/answer_format.h"
 #include "gateway/metrics/gateway_probe.h"
@@ -16,13 +17,14 @@ namespace strata::gateway {
 
 struct Prompt {
   std::vector<int32_t> tokens = {};
-  bool in_thinking = false;  // the template opened <think>
-  std::string echo = {};     // given back in front of the answer
-  std::vector<CheckpointPosition> checkpoints = {};
+  bool in_thinking = false;        // the template opened <think>
+  std::string echo = {};           // given back in front of the answer
+  PromptLandmarks landmarks = {};  // where other prompts are likely to part from it
 };
 
 struct GenerationJob {
   Endpoint endpoint = Endpoint::kChatCompletions;
+  NamespaceId name_space = {};
   std::vector<Prompt> prompts = {};  // one choice each, answered one after another
   Sampling sampling = {};
   std::optional<uint32_t> max_tokens = {};  // not set: what the context leaves
@@ -30,6 +32,7 @@ struct GenerationJob {
   bool stream = false;
   bool include_usage = false;
   bool return_progress = false;
+  bool return_reuse = false;
   bool no_wait = false;
   std::unique_ptr<AnswerFormat> format = {};
   std::vector<std::pair<std::string, std::string>> response_headers =

@@ -9,6 +9,7 @@
 #include <boost/json/parse.hpp>
 
 #include "gateway/generation/test_tokenizer.h"
+#include "gateway/testing/scripted_feed.h"
 #include "services/actor/actor_system.h"
 
 namespace strata::gateway {
@@ -16,6 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::ScriptedFeed;
 
 // Keeps the calls; the test says what the engine says.
 class ScriptedEngine : public EngineClient {
@@ -41,7 +43,10 @@ class ScriptedEngine : public EngineClient {
 
 class GenerationTest : public ::testing::Test {
  protected:
-  GenerationTest() : probe_(metrics_), executor_(world_.make_executor()) {
+  GenerationTest() : probe_(metrics_), conversations_(metrics_), executor_(world_.make_executor()) {
+    index_ = std::make_shared<ConversationIndex>(executor_, PrefixIndexOptions{.reuse_tokens_min = 2},
+                                                 ConversationIndex::Feeds{&engine_feed_, &store_feed_},
+                                                 conversations_, probe_);
     admission_ = std::make_shared<Admission>(
         executor_, AdmissionOptions{.sequences = 1, .queue_limit = 2},
         [this](const AdmissionView& view) { view_ = view; }, [] {});
@@ -102,8 +107,11 @@ class GenerationTest : public ::testing::Test {
     GenerationEnvironment environment{.tokenizer = &test_tokenizer(),
                                       .engine = &engine_,
                                       .probe = &probe_,
+                                      .conversations = &conversations_,
                                       .admission = admission_,
-                                      .limits = {.keepalive = seconds(5), .backlog_bytes_max = 16 * 1024}};
+                                      .index = index_,
+                                      .limits = {.keepalive = seconds(5), .backlog_bytes_max = 16 * 1024},
+                                      .reuse = reuse_};
     raw->generation = std::make_shared<Generation>(executor_, runs_.size(), environment, raw->exchange,
                                                    std::move(job), [raw](TicketId) { raw->over = true; });
     tell(raw->generation, Generation::Start{});
@@ -127,17 +135,18 @@ class GenerationTest : public ::testing::Test {
   }
   void end(Status status = {}) { say(EngineEnded{std::move(status)}); }
   void finish(EngineFinished::Reason reason = EngineFinished::Reason::kEndToken) {
-    say(EngineFinished{.reason = reason, .prompt_tokens_computed = 3, .prompt_tokens_reused = 1});
+    say(EngineFinished{.reason = reason, .prompt_tokens_reused = 1});
     end();
   }
-  double count(const std::string& name, const std::string& label) {
+  // Of the samples with this label, or of all.
+  double count(const std::string& name, const std::string& label = "") {
     double sum = 0;
     for (const auto& family : metrics_.collect()) {
       if (family.name != name) continue;
       for (const auto& metric : family.metric) {
-        for (const auto& given : metric.label) {
-          if (given.value == label) sum += metric.counter.value;
-        }
+        const bool here =
+            std::ranges::any_of(metric.label, [&](const auto& given) { return given.value == label; });
+        if (label.empty() || here) sum += metric.counter.value;
       }
     }
     return sum;
@@ -146,6 +155,10 @@ class GenerationTest : public ::testing::Test {
   actor::VirtualWorld world_;
   obs::Metrics metrics_{{}};
   GatewayProbe probe_;
+  ConversationProbe conversations_;
+  ScriptedFeed engine_feed_, store_feed_;
+  std::shared_ptr<ConversationIndex> index_;
+  ReuseOptions reuse_;
   std::shared_ptr<actor::Executor> executor_;
   ScriptedEngine engine_;
   std::shared_ptr<Admission> admission_;
@@ -439,6 +452,236 @@ TEST_F(GenerationTest, ProgressOfALongPromptIsShownWhenAskedFor) {
   auto chunk = run.chunks().back();
   EXPECT_EQ(chunk.at("prompt_progress").at("processed"), 3);
   EXPECT_TRUE(chunk.at("choices").at(0).at("delta").as_object().empty());
+}
+
+// ---- what was read before
+
+class ReuseTest : public GenerationTest {
+ protected:
+  static constexpr IndexIdentity kIdentity{.model = {.high = 1, .low = 1}, .all = {.high = 2, .low = 2}};
+  static constexpr NamespaceId kAlice{.high = 5, .low = 5};
+
+  // The first `tokens` of 1, 2, 3 ...
+  static FeedState state(uint64_t number, Source source, int32_t tokens, NamespaceId owner = kAlice) {
+    FeedState state{.id = {.high = 9, .low = number}, .source = source, .owner = owner};
+    for (int32_t token = 1; token <= tokens; ++token) state.tokens.push_back(token);
+    return state;
+  }
+  void keepers_have(std::vector<FeedState> engine, std::vector<FeedState> store) {
+    tell(index_, ConversationIndex::Start{});
+    world_.deliver_all();
+    engine_feed_.list(7, kIdentity, std::move(engine));
+    store_feed_.list(8, kIdentity, std::move(store));
+    world_.deliver_all();
+  }
+  // Of the prompt 1, 2 ... count.
+  GenerationJob long_job(bool stream, int32_t count = 20) {
+    GenerationJob request = job(stream);
+    request.name_space = kAlice;
+    request.return_reuse = true;
+    request.prompts[0].tokens.clear();
+    for (int32_t token = 1; token <= count; ++token) request.prompts[0].tokens.push_back(token);
+    return request;
+  }
+  static boost::json::value body(Running& run) {
+    const std::string& text = run.read();
+    return boost::json::parse(text.substr(text.find("\r\n\r\n") + 4));
+  }
+  void expect_sums(double lookups, double prompt_tokens) {
+    EXPECT_EQ(count("strata_conv_lookups_total"), lookups);
+    EXPECT_EQ(count("strata_conv_misses_total"), count("strata_conv_lookups_total", "miss"));
+    EXPECT_EQ(count("strata_prompt_tokens_total"), prompt_tokens);
+  }
+};
+
+TEST_F(ReuseTest, AParkedStateThatHoldsMoreThanTheDeviceIsNamedToTheEngine) {
+  keepers_have({state(1, Source::kLive, 10)}, {state(2, Source::kDisk, 15)});
+  Running& run = start(long_job(false));
+  ASSERT_TRUE(call().request.parked);
+  EXPECT_EQ(call().request.parked->id, (SnapshotId{.high = 9, .low = 2}));
+  EXPECT_EQ(call().request.parked->tokens, 15u);
+  EXPECT_EQ(call().request.name_space, kAlice);
+  say(PromptProgress{.total = 20, .cached = 15, .processed = 15});
+  generate("A violin.");
+  say(EngineFinished{.prompt_tokens_reused = 15, .source = Source::kDisk});
+  end();
+  EXPECT_NE(run.read().find("X-Strata-Reuse: reused=15 prompt=20 source=disk not_more=new at=15\r\n"),
+            std::string::npos)
+      << run.received;
+  EXPECT_EQ(body(run).at("usage").at("prompt_tokens_details").at("cached_tokens"), 15);
+  const auto reuse = body(run).at("choices").at(0).at("reuse");
+  EXPECT_EQ(reuse.at("reused_tokens"), 15);
+  EXPECT_EQ(reuse.at("source"), "disk");
+  EXPECT_EQ(reuse.at("why_not_more").at("cause"), "new");
+  EXPECT_EQ(count("strata_conv_lookups_total", "hit_disk"), 1);
+  EXPECT_EQ(count("strata_prompt_tokens_total", "reused_disk"), 15);
+  expect_sums(1, 20);
+}
+
+TEST_F(ReuseTest, WhatTheDeviceHasIsNotRestored) {
+  keepers_have({state(1, Source::kLive, 15)}, {state(2, Source::kRam, 15)});
+  Running& run = start(long_job(true));
+  EXPECT_FALSE(call().request.parked);
+  say(PromptProgress{.total = 20, .cached = 15, .processed = 15});
+  generate("A violin.");
+  say(EngineFinished{.prompt_tokens_reused = 15, .source = Source::kLive});
+  end();
+  auto chunks = run.chunks();
+  EXPECT_EQ(chunks.back().at("choices").at(0).at("finish_reason"), "stop");
+  EXPECT_EQ(chunks.back().at("choices").at(0).at("reuse").at("source"), "live");
+  EXPECT_EQ(run.received.find("X-Strata-Reuse"), std::string::npos) << "sent before the engine had begun";
+  EXPECT_EQ(count("strata_conv_lookups_total", "hit_live"), 1);
+  expect_sums(1, 20);
+}
+
+TEST_F(ReuseTest, OneNamespaceKnowsNothingOfAnother) {
+  keepers_have({}, {state(2, Source::kRam, 15, NamespaceId{.high = 6, .low = 6})});
+  start(long_job(false));
+  EXPECT_FALSE(call().request.parked);
+  say(PromptProgress{.total = 20});
+  end(Status(Code::kInternal, "failed"));
+  EXPECT_EQ(count("strata_conv_misses_total", "new"), 1);
+  expect_sums(1, 0);
+}
+
+TEST_F(ReuseTest, AStateThatCouldNotBeRestoredIsSaidAndCounted) {
+  keepers_have({}, {state(2, Source::kRam, 15)});
+  Running& run = start(long_job(false));
+  say(PromptProgress{.total = 20, .cached = 0, .processed = 0});
+  generate("A violin.");
+  say(EngineFinished{.not_restored = "page 3 is damaged"});
+  end();
+  const auto reuse = body(run).at("choices").at(0).at("reuse");
+  EXPECT_EQ(reuse.at("reused_tokens"), 0);
+  EXPECT_EQ(reuse.at("why_not_more").at("cause"), "error");
+  EXPECT_EQ(reuse.at("why_not_more").at("text"),
+            "a state with 15 tokens could not be restored: page 3 is damaged");
+  EXPECT_EQ(count("strata_conv_misses_total", "error"), 1);
+  EXPECT_EQ(count("strata_prompt_tokens_total", "computed"), 20);
+  expect_sums(1, 20);
+}
+
+TEST_F(ReuseTest, CheckpointsAreAskedForBehindWhatIsReused) {
+  keepers_have({state(1, Source::kCheckpoint, 10)}, {});
+  reuse_.checkpoints = {.every_tokens = 0, .gap_tokens_min = 1};
+  GenerationJob request = long_job(false);
+  request.prompts[0].landmarks = {.system_end = 5, .last_user = 12, .turns = {5, 9, 12, 18}};
+  start(std::move(request));
+  EXPECT_EQ(call().request.checkpoints, (std::vector<CheckpointPosition>{
+                                            {.position = 12, .kind = snapshot::SnapshotKind::kBeforeLastUser},
+                                            {.position = 18, .kind = snapshot::SnapshotKind::kTurn}}));
+  EXPECT_EQ(call().request.shared_prompt_tokens, 0u) << "nobody declared roots shared";
+}
+
+TEST_F(ReuseTest, RootsAreSharedWhereTheOperatorSaysSo) {
+  keepers_have({state(1, Source::kCheckpoint, 10, shared_namespace())}, {});
+  reuse_.share_roots = true;
+  GenerationJob request = long_job(false);
+  request.prompts[0].landmarks.system_end = 10;
+  Running& run = start(std::move(request));
+  EXPECT_EQ(call().request.shared_prompt_tokens, 10u);
+  say(PromptProgress{.total = 20, .cached = 10, .processed = 10});
+  say(EngineFinished{.prompt_tokens_reused = 10, .source = Source::kCheckpoint});
+  end();
+  EXPECT_EQ(body(run).at("choices").at(0).at("reuse").at("shared"), true);
+  EXPECT_EQ(count("strata_conv_lookups_total", "hit_root"), 1);
+  EXPECT_EQ(count("strata_prompt_tokens_total", "reused_root"), 10);
+  expect_sums(1, 20);
+}
+
+TEST_F(ReuseTest, AnAnswerThatLosesItsEngineIsLookedUpAgain) {
+  keepers_have({state(1, Source::kLive, 15)}, {state(2, Source::kDisk, 12)});
+  Running& run = start(long_job(true));
+  EXPECT_FALSE(call().request.parked);
+  say(PromptProgress{.total = 20, .cached = 15, .processed = 20});
+  generate("A violin is");
+  const std::vector<int32_t> sent = call().request.generated_tokens;
+  EXPECT_TRUE(sent.empty());
+  // While it answered, its prompt was parked.
+  store_feed_.say(state(3, Source::kRam, 20));
+  engine_feed_.say(FeedEnded{Status(Code::kUnavailable, "socket closed")});
+  end(Status(Code::kUnavailable, "socket closed"));
+  engine_ready();
+  world_.advance(seconds(1));
+  ASSERT_EQ(engine_.calls.size(), 2u);
+  ASSERT_TRUE(call().request.parked);
+  EXPECT_EQ(call().request.parked->id, (SnapshotId{.high = 9, .low = 3}));
+  EXPECT_EQ(call().request.parked->tokens, 20u) << "the whole prompt: the answer's tokens are fed behind it";
+  EXPECT_EQ(call().request.generated_tokens, test_tokenizer().encode_trusted("A violin is"));
+  say(PromptProgress{.total = 20, .cached = 20, .processed = 20});
+  generate(" an instrument.");
+  say(EngineFinished{.prompt_tokens_reused = 20, .source = Source::kRam});
+  end();
+  EXPECT_EQ(run.content(), "A violin is an instrument.");
+  EXPECT_EQ(run.chunks().back().at("choices").at(0).at("reuse").at("reused_tokens"), 20);
+  EXPECT_EQ(count("strata_conv_lookups_total", "hit_ram"), 1);
+  expect_sums(1, 20);
+}
+
+TEST_F(ReuseTest, WhatAClientThatLeavesHadReadIsCounted) {
+  keepers_have({state(1, Source::kLive, 10)}, {});
+  Running& reading = start(long_job(true));
+  say(PromptProgress{.total = 20, .cached = 10, .processed = 10});
+  say(PromptProgress{.total = 20, .cached = 10, .processed = 16});
+  reading.exchange->set_client_gone();
+  world_.deliver_all();
+  end(Status(Code::kCancelled, "cancelled"));
+  EXPECT_EQ(count("strata_prompt_tokens_total", "reused_live"), 10);
+  EXPECT_EQ(count("strata_prompt_tokens_total", "computed"), 6);
+  expect_sums(1, 16);
+
+  // Before the engine said anything: nobody knows, nothing is counted.
+  Running& silent = start(long_job(true));
+  silent.exchange->set_client_gone();
+  world_.deliver_all();
+  end(Status(Code::kCancelled, "cancelled"));
+  expect_sums(1, 16);
+
+  // While the search waits for a list.
+  store_feed_.say(FeedBegin{.instance = 9, .identity = kIdentity});
+  const std::size_t calls = engine_.calls.size();
+  Running& searching = start(long_job(true));
+  EXPECT_EQ(engine_.calls.size(), calls);
+  searching.exchange->set_client_gone();
+  world_.deliver_all();
+  EXPECT_TRUE(searching.over);
+  store_feed_.say(FeedComplete{});
+  world_.deliver_all();
+  EXPECT_EQ(engine_.calls.size(), calls);
+  expect_sums(1, 16);
+}
+
+TEST_F(ReuseTest, EveryPromptOfARequestIsLookedUp) {
+  keepers_have({}, {state(2, Source::kRam, 15)});
+  GenerationJob request = long_job(false);
+  request.endpoint = Endpoint::kCompletions;
+  request.prompts.push_back({.tokens = {5, 6, 7}});
+  request.format =
+      make_completion_format({.id = "cmpl-1", .created = 1, .model = "demo", .fingerprint = "fp"}, {});
+  Running& run = start(std::move(request));
+  say(PromptProgress{.total = 20, .cached = 15, .processed = 15});
+  say(EngineFinished{.prompt_tokens_reused = 15, .source = Source::kRam});
+  end();
+  EXPECT_FALSE(call().request.parked);
+  say(PromptProgress{.total = 3, .cached = 0, .processed = 3});
+  say(EngineFinished{});
+  end();
+  EXPECT_NE(run.read().find("X-Strata-Reuse: reused=15 prompt=20 source=ram not_more=new at=15, reused=0 "
+                            "prompt=3 not_more=new at=0\r\n"),
+            std::string::npos)
+      << run.received;
+  EXPECT_EQ(body(run).at("usage").at("prompt_tokens_details").at("cached_tokens"), 15);
+  EXPECT_EQ(body(run).at("choices").at(1).at("reuse").at("prompt_tokens"), 3);
+  expect_sums(2, 23);
+}
+
+TEST_F(ReuseTest, ReuseIsShownOnlyWhereItWasAskedFor) {
+  GenerationJob request = long_job(false);
+  request.return_reuse = false;
+  Running& run = start(std::move(request));
+  finish();
+  EXPECT_EQ(run.read().find("\"reuse\""), std::string::npos);
+  EXPECT_NE(run.received.find("X-Strata-Reuse: "), std::string::npos);
 }
 
 }  // namespace

@@ -16,9 +16,6 @@ constexpr FinishCause kCauses[] = {
 constexpr Phase kPhases[] = {Phase::kQueued, Phase::kPrefill, Phase::kDecode};
 // Every status that the gateway answers with.
 constexpr uint32_t kStatuses[] = {200, 204, 400, 403, 404, 405, 408, 413, 415, 429, 431, 500, 501, 503};
-// Sources of prompt tokens that later versions fill: there from the start, so that the sum over sources is
-// always the whole.
-constexpr const char* kReuseSourcesToCome[] = {"reused_ram", "reused_disk", "reused_root"};
 
 }  // namespace
 
@@ -108,12 +105,6 @@ GatewayProbe::GatewayProbe(obs::Metrics& metrics)
       resubmissions(
           metrics.counter("strata_request_resubmissions_total",
                           "Answers that were continued after the engine restarted in the middle of them.")),
-      prompt_computed(metrics.counter("strata_prompt_tokens_total",
-                                      "Prompt tokens by where their state came from.",
-                                      {{"source", "computed"}})),
-      prompt_reused(metrics.counter("strata_prompt_tokens_total",
-                                    "Prompt tokens by where their state came from.",
-                                    {{"source", "reused_live"}})),
       generated_thinking(
           metrics.counter("strata_generated_tokens_total", "Generated tokens.", {{"kind", "thinking"}})),
       generated_answer(
@@ -140,17 +131,14 @@ GatewayProbe::GatewayProbe(obs::Metrics& metrics)
     responses_[status] = &metrics.counter("strata_http_responses_total", "HTTP responses by status.",
                                           {{"code", std::to_string(status)}});
   }
-  for (const char* source : kReuseSourcesToCome) {
-    metrics.counter("strata_prompt_tokens_total", "Prompt tokens by where their state came from.",
-                    {{"source", source}});
-  }
   metrics.counter("strata_generated_tokens_total", "Generated tokens.", {{"kind", "tool"}});
   auto fault = [&metrics](const char* kind) {
     return &metrics.counter("strata_protocol_errors_total",
                             "Messages of a peer that broke the protocol; any is a bug.", {{"kind", kind}});
   };
   faults_ = {{ProtocolFault::kStaleEvent, fault("stale_event")},
-             {ProtocolFault::kTokenIndex, fault("token_index")}};
+             {ProtocolFault::kTokenIndex, fault("token_index")},
+             {ProtocolFault::kStateFeed, fault("state_feed")}};
 }
 
 void GatewayProbe::request_done(Endpoint endpoint, Outcome outcome) {

@@ -40,7 +40,7 @@ std::string_view finish_cause_name(FinishCause cause);
 enum class Phase { kQueued, kPrefill, kDecode };
 std::string_view phase_name(Phase phase);
 
-enum class ProtocolFault { kStaleEvent, kTokenIndex };
+enum class ProtocolFault { kStaleEvent, kTokenIndex, kStateFeed };
 
 class GatewayProbe {
  public:
@@ -63,8 +63,6 @@ class GatewayProbe {
   prometheus::Gauge& connections;
   prometheus::Counter& keepalives;
   prometheus::Counter& resubmissions;
-  prometheus::Counter& prompt_computed;
-  prometheus::Counter& prompt_reused;
   prometheus::Counter& generated_thinking;
   prometheus::Counter& generated_answer;
   prometheus::Gauge& ready;

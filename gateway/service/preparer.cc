@@ -16,6 +16,14 @@ constexpr std::string_view kDocumentStart = "<|endoftext|>";
 // Chosen seeds fit into a double, so that every client can send them back unharmed.
 constexpr uint64_t kChosenSeedMax = (uint64_t{1} << 53) - 1;
 
+// Whose conversations a request may go on from, and whose they stay. This version checks no API keys, so the
+// keys that clients send mean nothing and all requests share one namespace; once keys are checked, the one
+// that a request was admitted with belongs here.
+NamespaceId namespace_of(const HttpRequest& /*request*/) {
+  static const NamespaceId keyless = key_namespace("");
+  return keyless;
+}
+
 uint64_t choose_seed() {
   static thread_local std::mt19937_64 random{std::random_device{}()};
   return random() & kChosenSeedMax;
@@ -43,7 +51,7 @@ ApiResult<GenerationJob> Preparer::chat(const HttpRequest& request) const {
   if (prompt.tokens.empty())
     return tl::unexpected(invalid_request("the messages give an empty prompt", "messages"));
   prompt.in_thinking = ends_in_thinking(tokenizer_, prompt.tokens);
-  prompt.checkpoints = checkpoints_of(*chat, *text, prompt.tokens);
+  prompt.landmarks = landmarks_of(*chat, *text, prompt.tokens);
 
   GenerationJob job = make_job(Endpoint::kChatCompletions, request, std::move(chat->common));
   job.prompts.push_back(std::move(prompt));
@@ -55,9 +63,8 @@ ApiResult<GenerationJob> Preparer::chat(const HttpRequest& request) const {
   return job;
 }
 
-std::vector<CheckpointPosition> Preparer::checkpoints_of(const ChatRequest& chat,
-                                                         const tokenizer::MarkedText& text,
-                                                         std::span<const int32_t> tokens) const {
+PromptLandmarks Preparer::landmarks_of(const ChatRequest& chat, const tokenizer::MarkedText& text,
+                                       std::span<const int32_t> tokens) const {
   ChatRequest other = chat;
   const RenderMessages render = [&](boost::json::array messages) -> std::optional<tokenizer::MarkedText> {
     other.messages.list = std::move(messages);
@@ -65,8 +72,7 @@ std::vector<CheckpointPosition> Preparer::checkpoints_of(const ChatRequest& chat
     if (!rendered) return std::nullopt;
     return std::move(*rendered);
   };
-  const PromptLandmarks landmarks = prompt_landmarks(tokenizer_, chat.messages.list, text, tokens, render);
-  return checkpoint_positions(landmarks, static_cast<uint32_t>(tokens.size()), 0, {});
+  return prompt_landmarks(tokenizer_, chat.messages.list, text, tokens, render);
 }
 
 // No landmarks: what stands in such a prompt is the client's affair.
@@ -107,13 +113,12 @@ ApiResult<Prompt> Preparer::completion_prompt(const CompletionPrompt& given, boo
       return tl::unexpected(invalid_request("prompt must not be empty with this model", "prompt"));
     prompt.tokens.push_back(start);
   }
-  prompt.checkpoints = checkpoint_positions({}, static_cast<uint32_t>(prompt.tokens.size()), 0, {});
   return prompt;
 }
 
 GenerationJob Preparer::make_job(Endpoint endpoint, const HttpRequest& request, CommonFields common) const {
   const bool chat = endpoint == Endpoint::kChatCompletions;
-  GenerationJob job{.endpoint = endpoint};
+  GenerationJob job{.endpoint = endpoint, .name_space = namespace_of(request)};
   job.sampling = resolve_sampling(common.sampling, card_.fallbacks, choose_seed());
   job.sampling.logprobs = common.logprobs;
   job.sampling.top_logprobs = common.top_logprobs;
@@ -121,6 +126,7 @@ GenerationJob Preparer::make_job(Endpoint endpoint, const HttpRequest& request, 
   job.stop = std::move(common.stop);
   job.stream = common.stream;
   job.include_usage = common.include_usage;
+  job.return_reuse = common.return_reuse;
   const std::string* no_wait = request.header("x-no-wait");
   job.no_wait = no_wait != nullptr && *no_wait == "1";
   // There is one model and every name is served (rule B30); the answer says which model it was.

@@ -31,9 +31,8 @@ class Preparer {
  private:
   ApiResult<ChatRequest> parse_chat(const HttpRequest& request) const;
   ApiResult<Prompt> completion_prompt(const CompletionPrompt& given, bool echo) const;
-  // Where others are likely to part from this prompt.
-  std::vector<CheckpointPosition> checkpoints_of(const ChatRequest& chat, const tokenizer::MarkedText& text,
-                                                 std::span<const int32_t> tokens) const;
+  PromptLandmarks landmarks_of(const ChatRequest& chat, const tokenizer::MarkedText& text,
+                               std::span<const int32_t> tokens) const;
   GenerationJob make_job(Endpoint endpoint, const HttpRequest& request, CommonFields common) const;
 
   tokenizer::Tokenizer tokenizer_;

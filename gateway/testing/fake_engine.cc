@@ -5,6 +5,8 @@
 #include <thread>
 
 #include "gateway/generation/test_tokenizer.h"
+#include "gateway/testing/fake_states.h"
+#include "gateway/testing/fake_store.h"
 #include "services/rpc/server.h"
 #include "strata/v1/engine.grpc.pb.h"
 
@@ -23,9 +25,25 @@ struct FakeEngine::Impl {
   std::vector<SeenCall> seen;
   std::atomic<bool> ready{true};
   std::atomic<uint32_t> sequences{2}, context{4096}, running{0}, cancelled{0};
+  std::unique_ptr<FakeStates> states;
+  uint64_t instance = 0;
+  FakeStore* store = nullptr;
   std::unique_ptr<rpc::Server> server;
 
   class Service;
+  class StatesService;
+};
+
+class FakeEngine::Impl::StatesService final : public v1::States::Service {
+ public:
+  explicit StatesService(FakeStates* states) : states_(states) {}
+  grpc::Status Watch(grpc::ServerContext* context, const v1::WatchStatesRequest*,
+                     grpc::ServerWriter<v1::WatchStatesResponse>* writer) override {
+    return states_->watch(*context, *writer);
+  }
+
+ private:
+  FakeStates* states_;
 };
 
 class FakeEngine::Impl::Service final : public v1::Engine::Service {
@@ -42,25 +60,66 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
   grpc::Status Generate(grpc::ServerContext* context, const v1::GenerateRequest* request,
                         grpc::ServerWriter<v1::GenerateResponse>* writer) override {
     Script script;
+    Sequence sequence = begin(*request);
     {
       std::scoped_lock lock(engine_->mutex);
       script = engine_->script;
-      engine_->seen.push_back(
-          {.prompt_tokens = {request->prompt_tokens().begin(), request->prompt_tokens().end()},
-           .generated_tokens = {request->generated_tokens().begin(), request->generated_tokens().end()},
-           .max_tokens = request->max_tokens(),
-           .seed = request->sampling().seed(),
-           .temperature = request->sampling().temperature()});
+      SeenCall seen{.prompt_tokens = {request->prompt_tokens().begin(), request->prompt_tokens().end()},
+                    .generated_tokens = {request->generated_tokens().begin(), request->generated_tokens().end()},
+                    .max_tokens = request->max_tokens(),
+                    .seed = request->sampling().seed(),
+                    .temperature = request->sampling().temperature(),
+                    .name_space = request->name_space(),
+                    .parked_id = request->parked_id(),
+                    .parked_tokens = request->parked_tokens(),
+                    .reused_tokens = sequence.reused};
+      for (const v1::Checkpoint& wish : request->checkpoints()) seen.checkpoints.push_back(wish.prompt_tokens());
+      engine_->seen.push_back(std::move(seen));
     }
     ++engine_->running;
-    const bool complete = answer(*context, *request, script, *writer);
+    const grpc::Status status = answer(*context, *request, script, sequence, *writer);
+    if (status.error_code() != grpc::StatusCode::INTERNAL) {
+      engine_->states->keep(std::span(sequence.tokens).first(sequence.read), request->name_space());
+    }
     --engine_->running;
-    if (complete) return grpc::Status::OK;
-    ++engine_->cancelled;
-    return grpc::Status(grpc::StatusCode::CANCELLED, "given up");
+    if (status.error_code() == grpc::StatusCode::CANCELLED) ++engine_->cancelled;
+    return status;
   }
 
  private:
+  struct Sequence {
+    std::vector<int32_t> tokens;  // prompt and answer so far
+    std::size_t read = 0;         // of them
+    uint32_t reused = 0;
+    v1::ReuseSource source = v1::REUSE_SOURCE_UNSPECIFIED;
+    std::string not_restored = {};
+  };
+
+  Sequence begin(const v1::GenerateRequest& request) const {
+    Sequence sequence{.tokens = {request.prompt_tokens().begin(), request.prompt_tokens().end()}};
+    sequence.tokens.insert(sequence.tokens.end(), request.generated_tokens().begin(),
+                           request.generated_tokens().end());
+    const FakeStates::Begun begun = engine_->states->begin(sequence.tokens, request.name_space());
+    sequence.reused = begun.tokens;
+    if (begun.tokens > 0) {
+      sequence.source = begun.live ? v1::REUSE_SOURCE_LIVE : v1::REUSE_SOURCE_CHECKPOINT;
+    }
+    if (request.parked_tokens() > begun.tokens) {
+      if (engine_->store != nullptr && engine_->store->holds(request.parked_id())) {
+        sequence.reused = request.parked_tokens();
+        sequence.source = v1::REUSE_SOURCE_RAM;
+      } else {
+        sequence.not_restored = "no such snapshot";
+      }
+    }
+    sequence.read = sequence.reused;
+    for (const v1::Checkpoint& wish : request.checkpoints()) {
+      if (wish.prompt_tokens() <= sequence.reused) continue;
+      engine_->states->checkpoint(std::span(sequence.tokens).first(wish.prompt_tokens()), request.name_space());
+    }
+    return sequence;
+  }
+
   static bool wait(const grpc::ServerContext& context, std::chrono::milliseconds time) {
     const auto end = std::chrono::steady_clock::now() + time;
     while (!context.IsCancelled() && std::chrono::steady_clock::now() < end)
@@ -68,25 +127,50 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
     return !context.IsCancelled();
   }
 
-  static bool answer(const grpc::ServerContext& context, const v1::GenerateRequest& request,
-                     const Script& script, grpc::ServerWriter<v1::GenerateResponse>& writer) {
+  static grpc::Status answer(const grpc::ServerContext& context, const v1::GenerateRequest& request,
+                             const Script& script, Sequence& sequence,
+                             grpc::ServerWriter<v1::GenerateResponse>& writer) {
+    const grpc::Status given_up(grpc::StatusCode::CANCELLED, "given up");
     v1::GenerateResponse event;
     const auto prompt = static_cast<uint32_t>(request.prompt_tokens_size());
+    const uint32_t reused = std::min(sequence.reused, prompt);
     event.mutable_progress()->set_total(prompt);
+    event.mutable_progress()->set_cached(reused);
+    event.mutable_progress()->set_processed(reused);
+    if (!writer.Write(event) || !wait(context, script.prefill / 2)) return given_up;
+    sequence.read = std::max<std::size_t>(sequence.read, reused + (prompt - reused) / 2);
+    event.mutable_progress()->set_processed(static_cast<uint32_t>(std::min<std::size_t>(sequence.read, prompt)));
+    if (!writer.Write(event) || !wait(context, script.prefill / 2)) return given_up;
+    sequence.read = sequence.tokens.size();
     event.mutable_progress()->set_processed(prompt);
-    if (!writer.Write(event) || !wait(context, script.prefill)) return false;
+    if (!writer.Write(event)) return given_up;
+
     const std::vector<int32_t> text = test_tokenizer().encode_trusted(script.text);
     const std::size_t length = script.endless ? SIZE_MAX : text.size();
     auto index = static_cast<std::size_t>(request.generated_tokens_size());
     for (; index < std::min<std::size_t>(length, request.max_tokens()); ++index) {
-      event.mutable_token()->set_id(text[index % text.size()]);
+      if (script.fails_after > 0 && index == script.fails_after) {
+        return grpc::Status(grpc::StatusCode::INTERNAL, "the window failed");
+      }
+      sequence.read = sequence.tokens.size();  // the token before
+      sequence.tokens.push_back(text[index % text.size()]);
+      event.mutable_token()->set_id(sequence.tokens.back());
       event.mutable_token()->set_index(static_cast<uint32_t>(index));
-      if (!writer.Write(event) || !wait(context, script.per_token)) return false;
+      if (!writer.Write(event) || !wait(context, script.per_token)) return given_up;
     }
-    event.mutable_finished()->set_reason(index == length ? v1::FINISH_REASON_END_TOKEN
-                                                         : v1::FINISH_REASON_LENGTH);
-    event.mutable_finished()->set_prompt_tokens_computed(prompt);
-    return writer.Write(event);
+    v1::Finished& finished = *event.mutable_finished();
+    finished.set_reason(v1::FINISH_REASON_LENGTH);
+    if (index == length) {  // the end token was chosen by reading all of the answer
+      finished.set_reason(v1::FINISH_REASON_END_TOKEN);
+      finished.set_end_token(request.end_tokens(0));
+      sequence.tokens.push_back(request.end_tokens(0));
+      sequence.read = sequence.tokens.size() - (script.end_token_read ? 0 : 1);
+    }
+    finished.set_prompt_tokens_computed(prompt - reused);
+    finished.set_prompt_tokens_reused(reused);
+    finished.set_source(sequence.source);
+    finished.set_not_restored(sequence.not_restored);
+    return writer.Write(event) ? grpc::Status::OK : given_up;
   }
 
   Impl* engine_;
@@ -109,7 +193,9 @@ void FakeEngine::start() {
   options.metrics = std::make_shared<obs::Metrics>(obs::Labels{});
   options.metrics->counter("strata_expert_uses_total", "Uses.", {{"served_by", "cpu"}}).Increment(3);
   std::vector<std::unique_ptr<grpc::Service>> services;
+  impl_->states = std::make_unique<FakeStates>(++impl_->instance);
   services.push_back(std::make_unique<Impl::Service>(impl_.get()));
+  services.push_back(std::make_unique<Impl::StatesService>(impl_->states.get()));
   auto server = rpc::Server::start(std::move(options), std::move(services));
   ASSERT_TRUE(server) << server.error().message();
   impl_->server = std::move(*server);
@@ -121,6 +207,7 @@ void FakeEngine::set_script(Script script) {
   std::scoped_lock lock(impl_->mutex);
   impl_->script = std::move(script);
 }
+void FakeEngine::set_store(FakeStore* store) { impl_->store = store; }
 void FakeEngine::set_ready(bool ready) { impl_->ready = ready; }
 void FakeEngine::set_sequences(uint32_t sequences) { impl_->sequences = sequences; }
 void FakeEngine::set_context(uint32_t tokens) { impl_->context = tokens; }
@@ -128,6 +215,7 @@ std::vector<SeenCall> FakeEngine::seen() const {
   std::scoped_lock lock(impl_->mutex);
   return impl_->seen;
 }
+std::vector<std::vector<int32_t>> FakeEngine::kept() const { return impl_->states->live(); }
 uint32_t FakeEngine::running() const { return impl_->running; }
 uint32_t FakeEngine::cancelled() const { return impl_->cancelled; }
 

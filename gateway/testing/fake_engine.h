@@ -16,6 +16,8 @@ struct Script {
   bool endless = false;                                           // the text again and again
   std::chrono::milliseconds prefill{0};
   std::chrono::milliseconds per_token{0};
+  bool end_token_read = false;  // it was in the window that it ended (a draft was right)
+  uint32_t fails_after = 0;     // tokens of an answer; 0: it does not
 };
 
 struct SeenCall {
@@ -24,8 +26,17 @@ struct SeenCall {
   uint32_t max_tokens = 0;
   uint64_t seed = 0;
   float temperature = 0;
+  std::string name_space = {};
+  std::string parked_id = {};
+  uint32_t parked_tokens = 0;
+  std::vector<uint32_t> checkpoints = {};
+  uint32_t reused_tokens = 0;
 };
 
+class FakeStore;
+
+// Keeps states as the real one does (fake_states.h): of a sequence, when it ends, whatever it has read; the token
+// chosen last was not.
 class FakeEngine {
  public:
   // Answers as gpu-worker in this run directory, once start() was called.
@@ -33,7 +44,8 @@ class FakeEngine {
   ~FakeEngine();
 
   void start();
-  void die();  // open calls break; start() gives a new instance
+  void die();  // open calls break, its states are gone; start() gives a new instance
+  void set_store(FakeStore* store);  // restores what is parked there
 
   void set_script(Script script);
   void set_ready(bool ready);  // else: loading, 42%
@@ -41,6 +53,8 @@ class FakeEngine {
   void set_context(uint32_t tokens);
 
   std::vector<SeenCall> seen() const;
+  // Sequences that are kept: the tokens that each has read.
+  std::vector<std::vector<int32_t>> kept() const;
   uint32_t running() const;
   uint32_t cancelled() const;  // calls that were given up by the other side
 

@@ -1,0 +1,55 @@
+#pragma once
+// What a gpu-worker keeps on its device for prompts to come, as far as the gateway can tell: sequences that have
+// ended, checkpoints, and the stream that says so. Tokens only; thread safe.
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gateway/testing/watch_log.h"
+#include "services/snapshot/types.h"
+#include "strata/v1/states.grpc.pb.h"
+
+namespace strata::gateway::testing {
+
+// Of the fake cluster's gpu-worker and store.
+std::string fake_identity();  // serialized
+
+class FakeStates {
+ public:
+  explicit FakeStates(uint64_t instance) : instance_(instance) {}
+
+  struct Begun {
+    uint32_t tokens = 0;
+    bool live = false;
+  };
+  // The longest state that these tokens can be continued from, at least one left over. An idle sequence is taken.
+  Begun begin(std::span<const int32_t> tokens, const std::string& name_space);
+  void checkpoint(std::span<const int32_t> tokens, const std::string& name_space);
+  // A sequence has ended with exactly these tokens read.
+  void keep(std::span<const int32_t> tokens, const std::string& name_space);
+  // Positions of what is kept: live ones and checkpoints.
+  std::vector<std::vector<int32_t>> live() const;
+
+  grpc::Status watch(const grpc::ServerContext& context, grpc::ServerWriter<v1::WatchStatesResponse>& writer);
+
+ private:
+  struct State {
+    std::vector<int32_t> tokens;
+    std::string name_space;
+    bool live = false;
+  };
+  void add(State state);
+
+  const uint64_t instance_;
+  mutable std::mutex mutex_;
+  std::map<uint64_t, State> states_;  // by id
+  uint64_t last_id_ = 0;
+  WatchLog<v1::WatchStatesResponse> log_;
+};
+
+}  // namespace strata::gateway::testing
