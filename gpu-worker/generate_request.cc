@@ -35,8 +35,8 @@ Result<std::vector<CheckpointWish>> read_checkpoints(const v1::GenerateRequest& 
                   wish.prompt_tokens(), before, request.prompt_tokens_size());
     }
     CheckpointKind kind = CheckpointKind::kMessage;
-    if (wish.kind() == v1::CHECKPOINT_KIND_ROOT) kind = CheckpointKind::kRoot;
-    if (wish.kind() == v1::CHECKPOINT_KIND_INTERVAL) kind = CheckpointKind::kInterval;
+    if (wish.kind() == v1::SNAPSHOT_KIND_ROOT) kind = CheckpointKind::kRoot;
+    if (wish.kind() == v1::SNAPSHOT_KIND_INTERVAL) kind = CheckpointKind::kInterval;
     wishes.push_back({wish.prompt_tokens(), kind});
   }
   return wishes;

@@ -60,26 +60,26 @@ TEST(GenerateRequest, SaysWhatIsReusedAndWhatIsKept) {
   v1::GenerateRequest request = good();
   request.set_name_space("key");
   request.set_shared_prompt_tokens(2);
-  const auto add = [&](uint32_t tokens, v1::CheckpointKind kind) {
+  const auto add = [&](uint32_t tokens, v1::SnapshotKind kind) {
     v1::Checkpoint& wish = *request.add_checkpoints();
     wish.set_prompt_tokens(tokens);
     wish.set_kind(kind);
   };
-  add(1, v1::CHECKPOINT_KIND_ROOT);
-  add(3, v1::CHECKPOINT_KIND_INTERVAL);
+  add(1, v1::SNAPSHOT_KIND_ROOT);
+  add(3, v1::SNAPSHOT_KIND_INTERVAL);
   auto read = read_generate_request(request, kLimits);
   ASSERT_TRUE(read) << read.error().message();
   EXPECT_EQ(read->name_space, "key");
   EXPECT_EQ(read->shared_tokens, 2u);
   EXPECT_EQ(read->checkpoints,
             (std::vector<CheckpointWish>{{1, CheckpointKind::kRoot}, {3, CheckpointKind::kInterval}}));
-  add(3, v1::CHECKPOINT_KIND_MESSAGE);
+  add(3, v1::SNAPSHOT_KIND_TURN);
   expect_refused(request, Code::kInvalidArgument, "checkpoints[2]: 3 tokens");
   request.clear_checkpoints();
-  add(4, v1::CHECKPOINT_KIND_MESSAGE);
+  add(4, v1::SNAPSHOT_KIND_TURN);
   expect_refused(request, Code::kInvalidArgument, "checkpoints[0]: 4 tokens");
   request.clear_checkpoints();
-  add(0, v1::CHECKPOINT_KIND_MESSAGE);
+  add(0, v1::SNAPSHOT_KIND_TURN);
   expect_refused(request, Code::kInvalidArgument, "checkpoints[0]: 0 tokens");
 }
 

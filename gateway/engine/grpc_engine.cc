@@ -14,18 +14,35 @@ constexpr milliseconds kPollTimeout{5000};
 // Long enough for any answer; the client's leaving and the engine's watchdog end a call much earlier.
 constexpr milliseconds kGenerateTimeout{std::chrono::hours(24)};
 
-v1::CheckpointKind to_proto(snapshot::SnapshotKind kind) {
+v1::SnapshotKind to_proto(snapshot::SnapshotKind kind) {
   switch (kind) {
     case snapshot::SnapshotKind::kRoot:
-      return v1::CHECKPOINT_KIND_ROOT;
-    case snapshot::SnapshotKind::kBeforeLastUser:
+      return v1::SNAPSHOT_KIND_ROOT;
     case snapshot::SnapshotKind::kTurn:
-    case snapshot::SnapshotKind::kEnd:
-      return v1::CHECKPOINT_KIND_MESSAGE;
+      return v1::SNAPSHOT_KIND_TURN;
+    case snapshot::SnapshotKind::kBeforeLastUser:
+      return v1::SNAPSHOT_KIND_BEFORE_LAST_USER;
     case snapshot::SnapshotKind::kInterval:
-      break;
+      return v1::SNAPSHOT_KIND_INTERVAL;
+    case snapshot::SnapshotKind::kEnd:
+      return v1::SNAPSHOT_KIND_END;
   }
-  return v1::CHECKPOINT_KIND_INTERVAL;
+  return v1::SNAPSHOT_KIND_UNSPECIFIED;
+}
+
+std::optional<Source> from_proto(v1::ReuseSource source) {
+  switch (source) {
+    case v1::REUSE_SOURCE_LIVE:
+      return Source::kLive;
+    case v1::REUSE_SOURCE_CHECKPOINT:
+      return Source::kCheckpoint;
+    case v1::REUSE_SOURCE_RAM:
+      return Source::kRam;
+    case v1::REUSE_SOURCE_DISK:
+      return Source::kDisk;
+    default:
+      return {};  // nothing was reused, or a newer engine's
+  }
 }
 
 v1::GenerateRequest to_proto(GenerateCall call) {
@@ -57,6 +74,12 @@ v1::GenerateRequest to_proto(GenerateCall call) {
     checkpoint.set_prompt_tokens(wish.position);
     checkpoint.set_kind(to_proto(wish.kind));
   }
+  out.set_name_space(call.name_space.bytes());
+  out.set_shared_prompt_tokens(call.shared_prompt_tokens);
+  if (call.parked) {
+    out.set_parked_id(call.parked->id.bytes());
+    out.set_parked_tokens(call.parked->tokens);
+  }
   return out;
 }
 
@@ -68,7 +91,9 @@ GeneratedToken from_proto(const v1::Token& token) {
 
 EngineFinished from_proto(const v1::Finished& finished) {
   EngineFinished out{.end_token = finished.end_token(),
-                     .prompt_tokens_reused = finished.prompt_tokens_reused()};
+                     .prompt_tokens_reused = finished.prompt_tokens_reused(),
+                     .source = from_proto(finished.source()),
+                     .not_restored = finished.not_restored()};
   switch (finished.reason()) {
     case v1::FINISH_REASON_LENGTH:
       out.reason = EngineFinished::Reason::kLength;

@@ -64,16 +64,18 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
     {
       std::scoped_lock lock(engine_->mutex);
       script = engine_->script;
-      SeenCall seen{.prompt_tokens = {request->prompt_tokens().begin(), request->prompt_tokens().end()},
-                    .generated_tokens = {request->generated_tokens().begin(), request->generated_tokens().end()},
-                    .max_tokens = request->max_tokens(),
-                    .seed = request->sampling().seed(),
-                    .temperature = request->sampling().temperature(),
-                    .name_space = request->name_space(),
-                    .parked_id = request->parked_id(),
-                    .parked_tokens = request->parked_tokens(),
-                    .reused_tokens = sequence.reused};
-      for (const v1::Checkpoint& wish : request->checkpoints()) seen.checkpoints.push_back(wish.prompt_tokens());
+      SeenCall seen{
+          .prompt_tokens = {request->prompt_tokens().begin(), request->prompt_tokens().end()},
+          .generated_tokens = {request->generated_tokens().begin(), request->generated_tokens().end()},
+          .max_tokens = request->max_tokens(),
+          .seed = request->sampling().seed(),
+          .temperature = request->sampling().temperature(),
+          .name_space = request->name_space(),
+          .parked_id = request->parked_id(),
+          .parked_tokens = request->parked_tokens(),
+          .reused_tokens = sequence.reused};
+      for (const v1::Checkpoint& wish : request->checkpoints())
+        seen.checkpoints.push_back(wish.prompt_tokens());
       engine_->seen.push_back(std::move(seen));
     }
     ++engine_->running;
@@ -113,11 +115,17 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
       }
     }
     sequence.read = sequence.reused;
-    for (const v1::Checkpoint& wish : request.checkpoints()) {
-      if (wish.prompt_tokens() <= sequence.reused) continue;
-      engine_->states->checkpoint(std::span(sequence.tokens).first(wish.prompt_tokens()), request.name_space());
-    }
     return sequence;
+  }
+
+  // Keeps the states that were asked for on the way.
+  void read_up_to(std::size_t count, const v1::GenerateRequest& request, Sequence& sequence) const {
+    for (const v1::Checkpoint& wish : request.checkpoints()) {
+      if (wish.prompt_tokens() <= sequence.read || wish.prompt_tokens() > count) continue;
+      engine_->states->checkpoint(std::span(sequence.tokens).first(wish.prompt_tokens()),
+                                  request.name_space());
+    }
+    sequence.read = std::max(sequence.read, count);
   }
 
   static bool wait(const grpc::ServerContext& context, std::chrono::milliseconds time) {
@@ -127,21 +135,20 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
     return !context.IsCancelled();
   }
 
-  static grpc::Status answer(const grpc::ServerContext& context, const v1::GenerateRequest& request,
-                             const Script& script, Sequence& sequence,
-                             grpc::ServerWriter<v1::GenerateResponse>& writer) {
+  grpc::Status answer(const grpc::ServerContext& context, const v1::GenerateRequest& request,
+                      const Script& script, Sequence& sequence,
+                      grpc::ServerWriter<v1::GenerateResponse>& writer) const {
     const grpc::Status given_up(grpc::StatusCode::CANCELLED, "given up");
     v1::GenerateResponse event;
     const auto prompt = static_cast<uint32_t>(request.prompt_tokens_size());
     const uint32_t reused = std::min(sequence.reused, prompt);
     event.mutable_progress()->set_total(prompt);
     event.mutable_progress()->set_cached(reused);
-    event.mutable_progress()->set_processed(reused);
-    if (!writer.Write(event) || !wait(context, script.prefill / 2)) return given_up;
-    sequence.read = std::max<std::size_t>(sequence.read, reused + (prompt - reused) / 2);
-    event.mutable_progress()->set_processed(static_cast<uint32_t>(std::min<std::size_t>(sequence.read, prompt)));
-    if (!writer.Write(event) || !wait(context, script.prefill / 2)) return given_up;
-    sequence.read = sequence.tokens.size();
+    read_up_to(reused + (prompt - reused) / 2, request, sequence);
+    event.mutable_progress()->set_processed(
+        static_cast<uint32_t>(std::min<std::size_t>(sequence.read, prompt)));
+    if (!writer.Write(event) || !wait(context, script.prefill)) return given_up;
+    read_up_to(sequence.tokens.size(), request, sequence);
     event.mutable_progress()->set_processed(prompt);
     if (!writer.Write(event)) return given_up;
 
@@ -216,6 +223,7 @@ std::vector<SeenCall> FakeEngine::seen() const {
   return impl_->seen;
 }
 std::vector<std::vector<int32_t>> FakeEngine::kept() const { return impl_->states->live(); }
+std::size_t FakeEngine::states() const { return impl_->states->count(); }
 uint32_t FakeEngine::running() const { return impl_->running; }
 uint32_t FakeEngine::cancelled() const { return impl_->cancelled; }
 

@@ -35,8 +35,8 @@ struct SeenCall {
 
 class FakeStore;
 
-// Keeps states as the real one does (fake_states.h): of a sequence, when it ends, whatever it has read; the token
-// chosen last was not.
+// Keeps states as the real one does (fake_states.h): of a sequence, when it ends, whatever it has read; the
+// token chosen last was not.
 class FakeEngine {
  public:
   // Answers as gpu-worker in this run directory, once start() was called.
@@ -44,7 +44,7 @@ class FakeEngine {
   ~FakeEngine();
 
   void start();
-  void die();  // open calls break, its states are gone; start() gives a new instance
+  void die();                        // open calls break, its states are gone; start() gives a new instance
   void set_store(FakeStore* store);  // restores what is parked there
 
   void set_script(Script script);
@@ -55,6 +55,7 @@ class FakeEngine {
   std::vector<SeenCall> seen() const;
   // Sequences that are kept: the tokens that each has read.
   std::vector<std::vector<int32_t>> kept() const;
+  std::size_t states() const;  // these and checkpoints
   uint32_t running() const;
   uint32_t cancelled() const;  // calls that were given up by the other side
 

@@ -71,6 +71,11 @@ std::vector<std::vector<int32_t>> FakeStates::live() const {
   return out;
 }
 
+std::size_t FakeStates::count() const {
+  std::scoped_lock lock(mutex_);
+  return states_.size();
+}
+
 grpc::Status FakeStates::watch(const grpc::ServerContext& context,
                                grpc::ServerWriter<v1::WatchStatesResponse>& writer) {
   v1::WatchStatesResponse begin;

@@ -1,6 +1,6 @@
 #pragma once
-// What a gpu-worker keeps on its device for prompts to come, as far as the gateway can tell: sequences that have
-// ended, checkpoints, and the stream that says so. Tokens only; thread safe.
+// What a gpu-worker keeps on its device for prompts to come, as far as the gateway can tell: sequences that
+// have ended, checkpoints, and the stream that says so. Tokens only; thread safe.
 
 #include <map>
 #include <memory>
@@ -27,13 +27,14 @@ class FakeStates {
     uint32_t tokens = 0;
     bool live = false;
   };
-  // The longest state that these tokens can be continued from, at least one left over. An idle sequence is taken.
+  // The longest state that these tokens can be continued from, at least one left over. An idle sequence is
+  // taken.
   Begun begin(std::span<const int32_t> tokens, const std::string& name_space);
   void checkpoint(std::span<const int32_t> tokens, const std::string& name_space);
   // A sequence has ended with exactly these tokens read.
   void keep(std::span<const int32_t> tokens, const std::string& name_space);
-  // Positions of what is kept: live ones and checkpoints.
-  std::vector<std::vector<int32_t>> live() const;
+  std::vector<std::vector<int32_t>> live() const;  // the tokens of each, the oldest first
+  std::size_t count() const;                       // checkpoints included
 
   grpc::Status watch(const grpc::ServerContext& context, grpc::ServerWriter<v1::WatchStatesResponse>& writer);
 
