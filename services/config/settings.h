@@ -77,8 +77,10 @@ struct Settings : PropertySet {
   Property<Count> engine_checkpoints{
       this,
       "engine.checkpoints",
-      "States of conversations that the device keeps beside the running ones, to go on from when a message is "
-      "edited or another conversation begins alike; auto: as many as a sixteenth of the memory holds, 2 to 32.",
+      "States of conversations that the device keeps beside the running ones, to go on from when a message "
+      "is "
+      "edited or another conversation begins alike; auto: as many as a sixteenth of the memory holds, 2 to "
+      "32.",
       {.unit = Unit::kCount, .applies = Applies::kRestartGpuWorker, .example = "8"},
       Count::automatic(),
       {.min = Count(2), .max = Count(kCheckpointsMax)}};
@@ -277,6 +279,39 @@ struct Settings : PropertySet {
       "Bytes per second that parking may write to the disk; auto: no bound.",
       {.unit = Unit::kBytes, .applies = Applies::kRestartCacheManager, .example = "100MiB"},
       Size::of(256 << 20)};
+  Property<uint32_t> conversations_reuse_tokens_min{
+      this,
+      "conversations.reuse_tokens_min",
+      "Shorter beginnings of a prompt are read again instead of being looked for: taking up a state costs "
+      "more.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGateway, .example = "16"},
+      16,
+      {.min = 1, .max = 1048576}};
+  Property<uint32_t> conversations_checkpoint_every_tokens{
+      this,
+      "conversations.checkpoint_every_tokens",
+      "Of a long prompt a state is kept at every multiple of this, beside those where messages begin; 0: "
+      "only "
+      "there.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGateway, .example = "2048"},
+      2048,
+      {.min = 0, .max = 1048576}};
+  Property<uint32_t> conversations_checkpoints_max{
+      this,
+      "conversations.checkpoints_max",
+      "States that are asked for while one prompt is read; of more places the least likely to be needed are "
+      "left out.",
+      {.unit = Unit::kCount, .applies = Applies::kRestartGateway, .example = "16"},
+      16,
+      {.min = 1, .max = 64}};
+  Property<Choice> conversations_share_roots{
+      this,
+      "conversations.share_roots",
+      "on: the system prompt and tools at the beginning of a prompt are read once for all API keys. off: one "
+      "key cannot learn from the time of an answer what another one has sent.",
+      {.applies = Applies::kRestartGateway, .example = "off"},
+      Choice{"off"},
+      {.choices = {"off", "on"}}};
 
   // --- gateway
   Property<std::string> gateway_listen{this,
@@ -313,41 +348,6 @@ struct Settings : PropertySet {
       {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGateway, .example = "75000"},
       75000,
       {.min = 1000, .max = 3600000}};
-
-  // --- conversations: what is reused of prompts that were read before
-  Property<uint32_t> conversations_reuse_tokens_min{
-      this,
-      "conversations.reuse_tokens_min",
-      "Shorter beginnings of a prompt are read again instead of being looked for: taking up a state costs "
-      "more.",
-      {.unit = Unit::kTokens, .applies = Applies::kRestartGateway, .example = "16"},
-      16,
-      {.min = 1, .max = 1048576}};
-  Property<uint32_t> conversations_checkpoint_every_tokens{
-      this,
-      "conversations.checkpoint_every_tokens",
-      "Of a long prompt a state is kept at every multiple of this, beside those where messages begin; 0: "
-      "only "
-      "there.",
-      {.unit = Unit::kTokens, .applies = Applies::kRestartGateway, .example = "2048"},
-      2048,
-      {.min = 0, .max = 1048576}};
-  Property<uint32_t> conversations_checkpoints_max{
-      this,
-      "conversations.checkpoints_max",
-      "States that are asked for while one prompt is read; of more places the least likely to be needed are "
-      "left out.",
-      {.unit = Unit::kCount, .applies = Applies::kRestartGateway, .example = "16"},
-      16,
-      {.min = 1, .max = 64}};
-  Property<Choice> conversations_share_roots{
-      this,
-      "conversations.share_roots",
-      "on: the system prompt and tools at the beginning of a prompt are read once for all API keys. off: one "
-      "key cannot learn from the time of an answer what another one has sent.",
-      {.applies = Applies::kRestartGateway, .example = "off"},
-      Choice{"off"},
-      {.choices = {"off", "on"}}};
 
   // --- sampling: used where neither the request nor the model's file says anything
   Property<double> sampling_temperature{
