@@ -28,6 +28,9 @@ std::vector<std::string> arguments_of(const BenchClusterOptions& options) {
   std::vector<std::string> arguments = {"/proc/self/exe",  "up",         "--config",
                                         options.load.path, "--run-dir",  options.run_dir,
                                         "--listen",        "127.0.0.1:0"};
+  // The deployment's own cluster may be using that folder, and made-up conversations do not belong there.
+  // What is parked lies in the run directory and goes with it, unless the options below say otherwise.
+  arguments.insert(arguments.end(), {"--set", "conversations.disk_folder=''"});
   for (const std::string& set : options.load.sets) {
     arguments.push_back("--set");
     arguments.push_back(set);

@@ -88,6 +88,12 @@ TEST(ConversationsView, AClockThatWasSetBackGivesNoNegativeAge) {
   EXPECT_THAT(conversations_text(sample(), 0), HasSubstr("      0s      0s "));
 }
 
+TEST(ConversationsView, AnIdOfAnotherLengthIsNone) {
+  EXPECT_EQ(id_text(id_of('\xa0')), "a0111111111111111111111111111111");
+  EXPECT_EQ(id_text("short"), "?");
+  EXPECT_EQ(id_text(""), "?");
+}
+
 TEST(ConversationsView, FindsIdsByTheirBeginning) {
   const auto listed = sample();
   EXPECT_EQ(find_id(listed, "a0").value(), id_of('\xa0'));

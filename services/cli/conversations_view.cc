@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "services/cli/text.h"
+#include "services/snapshot/hash128.h"
 
 namespace strata::cli {
 
@@ -15,13 +16,8 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::size_t kIdBytes = 16;
-constexpr std::size_t kIdDigits = 2 * kIdBytes;
+constexpr std::size_t kIdDigits = 32;
 constexpr std::size_t kShortDigits = 8;
-
-uint8_t digit_value(char digit) {
-  return static_cast<uint8_t>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
-}
 
 std::string kind_text(v1::SnapshotKind kind) {
   switch (kind) {
@@ -115,9 +111,8 @@ uint64_t generated_tokens(const v1::ListSnapshotsResponse& listed) {
 }  // namespace
 
 std::string id_text(std::string_view id) {
-  std::string out;
-  for (const char byte : id) out += fmt::format("{:02x}", static_cast<uint8_t>(byte));
-  return out;
+  const auto hash = snapshot::Hash128::from_bytes(id);
+  return hash ? hash->text() : "?";
 }
 
 Result<std::string> find_id(const v1::ListSnapshotsResponse& listed, std::string_view beginning) {
@@ -127,10 +122,8 @@ Result<std::string> find_id(const v1::ListSnapshotsResponse& listed, std::string
                 beginning, kIdDigits);
   }
   if (beginning.size() == kIdDigits) {
-    std::string id;
-    for (std::size_t i = 0; i < kIdDigits; i += 2)
-      id += static_cast<char>(digit_value(beginning[i]) << 4 | digit_value(beginning[i + 1]));
-    return id;
+    TRY(const auto id, snapshot::Hash128::parse(beginning));
+    return id.bytes();
   }
   std::vector<const v1::Snapshot*> found;
   for (const v1::Snapshot& snapshot : listed.snapshots())

@@ -10,7 +10,7 @@
 
 namespace strata::cli {
 
-// 16 bytes as 32 lower-case hexadecimal digits.
+// 16 bytes as 32 lower-case hexadecimal digits; "?" for another number of bytes.
 std::string id_text(std::string_view id);
 
 // The id (16 bytes) that begins with these digits; all 32 of them need not be listed: the cache manager knows
