@@ -91,13 +91,18 @@ void ConversationIndex::hear(Holder holder, const FeedBegin& begin) {
   Keeper& one = keeper(holder);
   one.stage = Stage::kListing;
   one.backoff = kFeedBackoffMin;
-  one.instance = begin.instance;
+  if (begin.instance != 0) one.instance = begin.instance;
   one.identity = begin.identity;
-  const Status dropped = index_.replace(holder, begin.instance, {});
-  CHECK(dropped.ok(), "{}", dropped.message());
+  drop_all(holder);
   if (begin.identity && (holder == Holder::kEngine || keeper(Holder::kEngine).instance == 0)) {
     identity_ = begin.identity;
   }
+}
+
+void ConversationIndex::drop_all(Holder holder) {
+  if (keeper(holder).instance == 0) return;  // it has never had any
+  const Status dropped = index_.replace(holder, keeper(holder).instance, {});
+  CHECK(dropped.ok(), "{}", dropped.message());
 }
 
 void ConversationIndex::hear(Holder holder, const FeedState& state) {
@@ -149,8 +154,7 @@ void ConversationIndex::hear(Holder holder, const FeedEnded& ended) {
   one.stage = Stage::kAway;
   if (was_heard) {
     // Nothing can be had from it now, and its successor says anew what there is.
-    const Status dropped = index_.replace(holder, one.instance, {});
-    CHECK(dropped.ok(), "{}", dropped.message());
+    drop_all(holder);
     obs::info("index", "{} does not say any more which states it has: {}", holder_name(holder),
               ended.status.message());
   }

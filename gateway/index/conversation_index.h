@@ -81,6 +81,7 @@ class ConversationIndex : public actor::Actor {
   void hear(Holder holder, const FeedComplete&);
   void hear(Holder holder, const FeedEnded& ended);
   Status take(Holder holder, const FeedState& state);
+  void drop_all(Holder holder);
   void answer(const Find& find) const;
   bool listing();
   void answer_waiting();

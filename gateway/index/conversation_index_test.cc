@@ -232,11 +232,15 @@ TEST_F(ConversationIndexTest, TheEnginesIdentityDecidesWhatFits) {
 
 TEST_F(ConversationIndexTest, StatesOfAStoreThatNoGpuWorkerHasAttachedToAreLeftAlone) {
   away(engine_);
+  list(store_, 0, {}, std::nullopt);
+  EXPECT_EQ(reused(), 0u);
   list(store_, 8, {state(2, Source::kDisk, 150)}, std::nullopt);
   EXPECT_EQ(reused(), 0u);
   list(store_, 8, {state(2, Source::kDisk, 150)});
-  away(engine_);
   EXPECT_EQ(reused(), 150u);
+  list(store_, 0, {}, std::nullopt);
+  EXPECT_EQ(reused(), 0u) << "its gpu-worker is gone, and the grant with it";
+  EXPECT_EQ(value("strata_protocol_errors_total", "state_feed"), 0);
 }
 
 TEST_F(ConversationIndexTest, WhatMakesNoSenseIsCountedAndLeftOut) {

@@ -15,7 +15,8 @@ namespace strata::gateway {
 
 // What was said before is forgotten; all there is follows.
 struct FeedBegin {
-  uint64_t instance = 0;                       // of the keeper's process; never 0
+  // Of the keeper; 0: it keeps nothing yet, because nobody has told it of what its states are made.
+  uint64_t instance = 0;
   std::optional<IndexIdentity> identity = {};  // of all its states; nothing: nobody knows yet
 };
 

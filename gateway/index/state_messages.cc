@@ -22,8 +22,8 @@ Result<std::optional<IndexIdentity>> identity_of(const std::string& bytes) {
 
 template <class Begin>
 Result<std::optional<FeedEvent>> begin_of(const Begin& begin) {
-  if (begin.instance_id() == 0) return fail(Code::kDataLoss, "begin.instance_id is 0");
   TRY(auto identity, identity_of(begin.identity()));
+  if (begin.instance_id() == 0 && identity) return fail(Code::kDataLoss, "begin.instance_id is 0");
   return FeedBegin{.instance = begin.instance_id(), .identity = identity};
 }
 
@@ -40,6 +40,7 @@ void copy_tokens(const Added& added, FeedState& state) {
 Result<std::optional<FeedEvent>> StatesReader::read(const v1::WatchStatesResponse& message) {
   if (message.event_case() == v1::WatchStatesResponse::kBegin) {
     instance_ = message.begin().instance_id();
+    if (instance_ == 0) return fail(Code::kDataLoss, "begin.instance_id is 0");
     return begin_of(message.begin());
   }
   if (instance_ == 0) return fail(Code::kDataLoss, "states come before begin");

@@ -117,7 +117,9 @@ TEST(StatesReader, RefusesWhatMakesNoSense) {
 
 TEST(SnapshotsReader, ReadsWhatTheStoreSays) {
   SnapshotsReader reader;
-  EXPECT_FALSE(read<FeedBegin>(reader, begin<v1::WatchSnapshotsResponse>("")).identity);
+  auto early = begin<v1::WatchSnapshotsResponse>("");
+  early.mutable_begin()->set_instance_id(0);
+  EXPECT_FALSE(read<FeedBegin>(reader, early).identity) << "no gpu-worker has attached";
   auto message = snapshot_added();
   const auto all = read<FeedState>(reader, message);
   EXPECT_EQ(all.id, (SnapshotId{.high = 1, .low = 2}));
@@ -146,6 +148,9 @@ TEST(SnapshotsReader, ReadsWhatTheStoreSays) {
 TEST(SnapshotsReader, RefusesWhatMakesNoSense) {
   SnapshotsReader reader;
   expect_refused(reader, snapshot_added(), "before begin");
+  auto unnamed = begin<v1::WatchSnapshotsResponse>();
+  unnamed.mutable_begin()->set_instance_id(0);
+  expect_refused(reader, unnamed, "instance_id");
   read<FeedBegin>(reader, begin<v1::WatchSnapshotsResponse>());
   auto nowhere = snapshot_added();
   nowhere.mutable_added()->mutable_snapshot()->set_in_memory(false);
