@@ -175,7 +175,8 @@ Status run(const rpc::ProcessContext& context) {
                       .run_id = context.run_id,
                       .now_ms = unix_time_ms,
                       .available_bytes = [] { return sys::available_memory_bytes(); },
-                      .disk_files = nullptr},
+                      .disk_files = nullptr,
+                      .write_pause = std::chrono::seconds(10)},
       snapshot_probe);
 
   std::vector<std::unique_ptr<grpc::Service>> services;

@@ -165,12 +165,12 @@ void SnapshotActor::close_disk(std::function<void()> then) {
 }
 
 Status SnapshotActor::make_store(const snapshot::StateIdentity& identity) {
-  const uint64_t instance_id = shm::random_instance_id();
   TRY(snapshot::RamPool pool,
-      snapshot::RamPool::create({.name = shm::segment_name(options_.run_id, "snapshots", instance_id),
-                                 .budget_bytes = options_.plan.ram_budget_bytes,
-                                 .floor_bytes = options_.plan.ram_floor_bytes,
-                                 .available_bytes = options_.available_bytes}));
+      snapshot::RamPool::create(
+          {.name = shm::segment_name(options_.run_id, "snapshots", shm::random_instance_id()),
+           .budget_bytes = options_.plan.ram_budget_bytes,
+           .floor_bytes = options_.plan.ram_floor_bytes,
+           .available_bytes = options_.available_bytes}));
   TRY(store_, snapshot::SnapshotStore::create(
                   {.identity = identity,
                    .seed = disk_ != nullptr ? disk_->tier().seed() : snapshot::random_seed(),
@@ -183,7 +183,7 @@ Status SnapshotActor::make_store(const snapshot::StateIdentity& identity) {
   probe_.reopened(Tier::kRam);
   probe_.reopened(Tier::kDisk);
   disk_used_bytes_ = disk_ != nullptr ? disk_->tier().used_bytes() : 0;
-  feed_.begin(instance_id, *store_, disk_.get());
+  feed_.begin(store_->pool().segment().instance_id(), *store_, disk_.get());
   publish();
   obs::info("snapshots", "{} bytes of memory for parked conversations; {} on disk",
             store_->pool().budget_bytes(), feed_.count(Tier::kDisk));

@@ -39,6 +39,7 @@ struct SnapshotOptions {
   std::function<int64_t()> now_ms;                  // Unix time
   std::function<uint64_t()> available_bytes;        // sys::available_memory_bytes
   std::shared_ptr<snapshot::DiskFiles> disk_files;  // null: the real ones
+  std::chrono::milliseconds write_pause{10000};     // after the disk failed
 };
 
 // What a gpu-worker needs to copy. No segment: nothing is kept (a budget of 0).
@@ -142,10 +143,10 @@ class SnapshotActor final : public actor::Actor {
   // Of both tiers; how many. kNotFound: an id or a history that is not there; what removing a file failed
   // with.
   struct Drop {
-    snapshot::SnapshotId id;
-    snapshot::SnapshotId history;
+    snapshot::SnapshotId id = {};
+    snapshot::SnapshotId history = {};
     bool all = false;
-    Reply<Result<uint32_t>> reply;
+    Reply<Result<uint32_t>> reply = {};
   };
   struct Export {  // bytes written. Errors: as Open and snapshot::export_snapshot()
     snapshot::SnapshotId id;

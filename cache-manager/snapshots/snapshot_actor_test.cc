@@ -99,13 +99,6 @@ TEST_F(SnapshotActorTest, ARotationNeverExceedsTheBudget) {
 }
 
 TEST_F(SnapshotActorTest, MemoryThatOthersNeedIsGivenBack) {
-  start();
-  attach();
-  parked(test_tokens(8));
-  parked(test_tokens(8, 500));
-  options_.plan.ram_floor_bytes = 0;
-  // Another process takes what is there: the next look sees it.
-  stop();
   options_.plan.ram_floor_bytes = 1 << 20;
   start();
   attach();

@@ -22,7 +22,9 @@ void SnapshotFeed::begin(uint64_t instance_id, snapshot::SnapshotStore& ram, Sna
     last_picture_ = picture.number;
     for (const SnapshotInfo& info : picture.snapshots) known_[info.id].disk = info;
   }
-  std::erase_if(watchers_, [&](const Watcher& watcher) { return !tell_everything(watcher); });
+  std::vector<SnapshotId> missing;
+  std::erase_if(watchers_, [&](const Watcher& watcher) { return !tell_everything(watcher, missing); });
+  for (const SnapshotId& id : missing) known_.erase(id);
 }
 
 void SnapshotFeed::end() {
@@ -34,7 +36,11 @@ void SnapshotFeed::end() {
 }
 
 void SnapshotFeed::add(Watcher watcher) {
-  if (tell_everything(watcher)) watchers_.push_back(std::move(watcher));
+  std::vector<SnapshotId> missing;
+  const bool wants_more = tell_everything(watcher, missing);
+  // The others have been told of it; the new one never hears of it.
+  for (const SnapshotId& id : missing) forget(known_.find(id));
+  if (wants_more) watchers_.push_back(std::move(watcher));
 }
 
 // --- changes
@@ -117,7 +123,11 @@ void SnapshotFeed::tell(const FeedEvent& event) {
 void SnapshotFeed::tell_new(const SnapshotId& id) {
   if (watchers_.empty()) return;
   const auto added = with_tokens(id, [&](const SnapshotId& base) { return known_.contains(base); });
-  if (added) tell(*added);
+  if (!added) {
+    known_.erase(id);  // gone already: nobody hears of it
+    return;
+  }
+  tell(*added);
 }
 
 void SnapshotFeed::tell_places(const SnapshotId& id) {
@@ -125,7 +135,7 @@ void SnapshotFeed::tell_places(const SnapshotId& id) {
   if (auto now = info(id)) tell(FeedAdded{.info = *now});
 }
 
-bool SnapshotFeed::tell_everything(const Watcher& watcher) const {
+bool SnapshotFeed::tell_everything(const Watcher& watcher, std::vector<SnapshotId>& missing) const {
   FeedBegin begin{.instance_id = instance_id_};
   if (ram_ != nullptr) begin.identity = snapshot::serialize(ram_->identity());
   if (!watcher(begin)) return false;
@@ -135,7 +145,10 @@ bool SnapshotFeed::tell_everything(const Watcher& watcher) const {
   std::unordered_set<SnapshotId, Hash128Hasher> told;
   for (const SnapshotInfo& each : all) {
     const auto added = with_tokens(each.id, [&](const SnapshotId& base) { return told.contains(base); });
-    if (!added) continue;
+    if (!added) {
+      missing.push_back(each.id);
+      continue;
+    }
     told.insert(each.id);
     if (!watcher(*added)) return false;
   }
@@ -146,7 +159,7 @@ std::optional<FeedAdded> SnapshotFeed::with_tokens(
     const SnapshotId& id, const std::function<bool(const SnapshotId&)>& may_be_base) const {
   const auto now = info(id);
   auto all = tokens(id);
-  if (!now || !all) return std::nullopt;  // gone in the meantime; the change is told next
+  if (!now || !all) return std::nullopt;  // gone in the meantime
   FeedAdded added{.info = *now, .generated = std::move(all->generated)};
   const auto base = now->parent.is_zero() || !may_be_base(now->parent) ? std::nullopt : info(now->parent);
   if (base) {

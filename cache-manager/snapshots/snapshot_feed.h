@@ -75,7 +75,8 @@ class SnapshotFeed {
   using Known = std::unordered_map<snapshot::SnapshotId, Places, snapshot::Hash128Hasher>;
 
   void tell(const FeedEvent& event);
-  bool tell_everything(const Watcher& watcher) const;
+  // missing: what is gone from the disk already, though no picture has shown it yet; it was left out.
+  bool tell_everything(const Watcher& watcher, std::vector<snapshot::SnapshotId>& missing) const;
   // With its tokens, those of its parent left out if `may_be_base` says so.
   std::optional<FeedAdded> with_tokens(
       const snapshot::SnapshotId& id,

@@ -19,7 +19,6 @@ using snapshot::Tier;
 namespace {
 
 constexpr uint64_t kOwn = 0;  // the owner of what this actor has open itself; no attachment has this number
-constexpr std::chrono::seconds kWritePause{10};  // after the disk failed
 
 }  // namespace
 
@@ -68,7 +67,7 @@ void SnapshotActor::on(Written message) {
       obs::warn("snapshots", "not written to disk: {}", result.message());
     disk_problem_ = result.message();
     if (result.code() != Code::kOutOfRange) {  // larger than the budget: it never fits
-      write_again_ = executor().now() + kWritePause;
+      write_again_ = executor().now() + options_.write_pause;
       to_write_.push_front(id);
     }
   }
