@@ -216,9 +216,7 @@ void SnapshotActor::on(Reserve message) {
   if (reserved) {
     reserved_[reserved->ticket] = executor().now();
   } else if (reserved.error().code() == Code::kAlreadyExists) {
-    // It may have been dropped while somebody reads it; now it is wanted again.
-    const auto keys = store_->keys_of(message.name_space, message.tokens, message.generated);
-    feed_.ram_stored(keys->id);
+    feed_.ram_found();
   }
   ram_changed();
   sys::crash_point("snapshot-reserved");

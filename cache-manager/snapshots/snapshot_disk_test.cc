@@ -257,6 +257,27 @@ TEST_F(SnapshotDiskTest, WhatIsDroppedWhileItIsWrittenDoesNotComeBack) {
   EXPECT_EQ(list().snapshots.size(), 0u);
 }
 
+TEST_F(SnapshotDiskTest, WhatIsDroppedAndWantedAgainWhileItIsWrittenIsKept) {
+  const auto files = std::make_shared<GatedFiles>();
+  options_.disk_files = files;
+  start();
+  attach();
+  const SnapshotId id = parked(test_tokens(8));
+  ASSERT_TRUE(eventually([&] { return files->waiting == 1; }));
+  const std::string path = folder_ + "/conversation";
+  ASSERT_TRUE(export_to(id, path));
+  for (const bool by_import : {false, true}) {
+    EXPECT_EQ(drop({.id = id}).value(), 1u);
+    EXPECT_EQ(list().snapshots.size(), 0u);
+    const Code code = by_import ? import_from(path).error().code() : reserve(test_tokens(8)).error().code();
+    EXPECT_EQ(code, Code::kAlreadyExists);
+    EXPECT_EQ(list().snapshots.size(), 1u);
+  }
+  files->let_go();
+  EXPECT_TRUE(wait_on_disk(1));
+  EXPECT_EQ(fault(id, test_tokens(8)), "");
+}
+
 // What is being written keeps its memory, what waits to be written does not.
 TEST_F(SnapshotDiskTest, ASlowDiskDoesNotHoldTheMemory) {
   const auto files = std::make_shared<GatedFiles>();
@@ -302,6 +323,7 @@ TEST_F(SnapshotDiskTest, ImportsNothingThatIsDamagedOrOfAnotherModel) {
   attach();
   EXPECT_EQ(import_from(folder_ + "/none").error().code(), Code::kNotFound);
   const SnapshotId id = parked(test_tokens(8));
+  ASSERT_TRUE(wait_on_disk(1));
   const std::string path = folder_ + "/conversation";
   ASSERT_TRUE(export_to(id, path));
   EXPECT_EQ(drop({.id = id}).value(), 1u);

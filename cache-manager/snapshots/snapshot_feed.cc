@@ -56,6 +56,10 @@ void SnapshotFeed::ram_stored(const SnapshotId& id) {
   }
 }
 
+void SnapshotFeed::ram_found() {
+  for (const SnapshotInfo& info : ram_->list()) ram_stored(info.id);
+}
+
 void SnapshotFeed::ram_removed() {
   for (auto place = known_.begin(); place != known_.end();) {
     const auto here = place++;

@@ -52,7 +52,8 @@ class SnapshotFeed {
   // After every change of a tier, whatever it was. The store learns what else is on disk
   // (SnapshotStore::set_elsewhere).
   void ram_stored(const snapshot::SnapshotId& id);
-  void ram_removed();                             // looks for what is gone
+  void ram_removed();  // looks for what is gone
+  void ram_found();    // what is there again: dropped while somebody read it, then wanted anew
   void disk_changed(const DiskPicture& picture);  // one that is older than the last is left aside
 
   bool on_disk(const snapshot::SnapshotId& id) const;

@@ -171,6 +171,7 @@ void SnapshotActor::on(Import message) {
         if (!*file) return message.reply(forward_failure(std::move(*file)));
         if (!usable()) return message.reply(fail(Code::kAborted, "the store is being closed"));
         auto reserved = (*file)->reserve(*store_, message.name_space, kOwn);
+        if (!reserved && reserved.error().code() == Code::kAlreadyExists) feed_.ram_found();
         ram_changed();
         if (!reserved) return message.reply(forward_failure(std::move(reserved)));
         on_files(
