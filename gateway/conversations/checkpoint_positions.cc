@@ -106,14 +106,20 @@ std::vector<CheckpointPosition> checkpoint_positions(const PromptLandmarks& land
   candidates.add(landmarks.system_end, SnapshotKind::kRoot);
   candidates.add(landmarks.last_user, SnapshotKind::kBeforeLastUser);
   for (const uint32_t turn : landmarks.turns) candidates.add(turn, SnapshotKind::kTurn);
-  if (options.every_tokens > 0) {
-    for (uint64_t at = options.every_tokens; at < prompt_tokens; at += options.every_tokens) {
+  const uint64_t chunk = std::max(options.chunk_tokens, 1U);
+  if (const uint64_t step = (options.every_tokens + chunk - 1) / chunk * chunk; step > 0) {
+    for (uint64_t at = step; at < prompt_tokens; at += step) {
       candidates.add(static_cast<uint32_t>(at), SnapshotKind::kInterval);
     }
   }
   candidates.share_demand();
   candidates.thin_out(options.gap_tokens_min);
-  candidates.leave_at_most(options.positions_max);
+  uint32_t most = options.positions_max;
+  if (options.chunk_tokens > 0) {
+    const uint32_t to_read = prompt_tokens > reused_tokens ? prompt_tokens - reused_tokens : 0;
+    most = std::min(most, 2 + to_read / options.chunk_tokens);
+  }
+  candidates.leave_at_most(most);
   return candidates.places();
 }
 

@@ -64,6 +64,27 @@ TEST(CheckpointPositions, CanBeHeldToTheCutsOfTheDevice) {
   EXPECT_EQ(checkpoint_positions(landmarks, 200, 0, options).size(), 3u);
 }
 
+TEST(CheckpointPositions, CostFewChunksMoreThanReadingWithoutThem) {
+  PromptLandmarks landmarks{.system_end = 900, .last_user = 7000, .turns = {}};
+  for (uint32_t turn = 900; turn <= 7000; turn += 100) landmarks.turns.push_back(turn);
+  CheckpointOptions options = kPlain;
+  options.every_tokens = 2048;
+  options.chunk_tokens = 8192;
+  // One chunk would do: root and last message, and no interval inside of it.
+  EXPECT_THAT(checkpoint_positions(landmarks, 7100, 0, options),
+              ElementsAre(at(900, kRoot), at(7000, kBeforeLastUser)));
+  // Three full chunks: intervals where they end.
+  EXPECT_THAT(checkpoint_positions({}, 30'000, 0, options),
+              ElementsAre(at(8192, kInterval), at(16'384, kInterval), at(24'576, kInterval)));
+  // A few new tokens behind a long history still have their two.
+  EXPECT_THAT(checkpoint_positions({.system_end = 900, .last_user = 7000, .turns = {7000, 7060}}, 7100, 6990,
+                                   options),
+              ElementsAre(at(7000, kBeforeLastUser), at(7060, kTurn)));
+  options.chunk_tokens = 1500;
+  EXPECT_THAT(checkpoint_positions({}, 7100, 0, options),
+              ElementsAre(at(3000, kInterval), at(6000, kInterval)));
+}
+
 TEST(CheckpointPositions, TheLastOneLeftIsTheOneThatSavesMost) {
   CheckpointOptions one = kPlain;
   one.positions_max = 1;
@@ -104,7 +125,8 @@ TEST(CheckpointPositions, StayWithinTheirBoundsForAnyLandmarks) {
     const CheckpointOptions options{.every_tokens = draw(300),
                                     .positions_max = draw(20),
                                     .gap_tokens_min = draw(30),
-                                    .align_tokens = draw(3) == 0 ? 1 + draw(100) : 1};
+                                    .align_tokens = draw(3) == 0 ? 1 + draw(100) : 1,
+                                    .chunk_tokens = draw(3) == 0 ? 1 + draw(500) : 0};
     const uint32_t tokens = draw(3000), reused = draw(tokens + 1);
     const auto kept = checkpoint_positions(landmarks, tokens, reused, options);
     EXPECT_LE(kept.size(), options.positions_max);

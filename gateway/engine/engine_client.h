@@ -36,6 +36,7 @@ struct Sampling {
 struct EngineInfo {
   uint32_t context_tokens = 0;
   uint32_t sequences_max = 0;
+  uint32_t prefill_chunk_tokens = 0;       // of a prompt, at most so many per window; 0: unknown
   std::vector<std::string> degraded = {};  // names of missing peers
 };
 

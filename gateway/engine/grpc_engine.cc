@@ -108,7 +108,9 @@ EngineFinished from_proto(const v1::Finished& finished) {
 }
 
 EngineInfo from_proto(const v1::GetEngineResponse& response) {
-  EngineInfo info{.context_tokens = response.context_tokens(), .sequences_max = response.sequences_max()};
+  EngineInfo info{.context_tokens = response.context_tokens(),
+                  .sequences_max = response.sequences_max(),
+                  .prefill_chunk_tokens = response.prefill_chunk_tokens()};
   info.degraded.assign(response.degraded().begin(), response.degraded().end());
   return info;
 }

@@ -155,6 +155,8 @@ void Generation::submit(const PrefixMatch& match) {
   const auto prompt_count = static_cast<uint32_t>(prompt().tokens.size());
   const uint32_t room = engine_info_.context_tokens - prompt_count;
   const ReuseOptions& reuse = environment_.reuse;
+  CheckpointOptions checkpoints = reuse.checkpoints;
+  checkpoints.chunk_tokens = engine_info_.prefill_chunk_tokens;
   GenerateCall call{.request_id = exchange_->request().id,
                     .prompt_tokens = prompt().tokens,
                     .generated_tokens = {tokens().begin(), tokens().end()},
@@ -163,7 +165,7 @@ void Generation::submit(const PrefixMatch& match) {
                     .name_space = job_.name_space,
                     .shared_prompt_tokens = reuse.share_roots ? prompt().landmarks.system_end : 0,
                     .checkpoints = checkpoint_positions(prompt().landmarks, prompt_count,
-                                                        match.reused_tokens(), reuse.checkpoints)};
+                                                        match.reused_tokens(), checkpoints)};
   if (match.state && holder_of(match.state->source) == Holder::kStore) {
     call.parked = ParkedState{.id = match.state->id, .tokens = match.state->position};
   }
