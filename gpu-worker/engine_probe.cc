@@ -17,6 +17,11 @@ prometheus::Histogram& chunk_histogram(obs::Metrics& metrics) {
 
 }  // namespace
 
+prometheus::Histogram& restore_seconds(obs::Metrics& metrics) {
+  return metrics.latency("strata_conv_restore_seconds",
+                         "Time to bring a parked conversation back, by where it lay.", {{"tier", "ram"}});
+}
+
 EngineProbe::EngineProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics& metrics,
                          const MemoryPlan& plan, double load_seconds, EngineProbeSources sources)
     : Actor(std::move(executor)),
@@ -25,7 +30,9 @@ EngineProbe::EngineProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics
       chunk_buckets_seen_(kChunkBounds.size() + 1),
       slots_used_(metrics.gauge("strata_expert_slots_used", "Arena slots whose expert is published.")),
       residency_epoch_(
-          metrics.gauge("strata_residency_epoch", "Grows when the placement of experts changes.")) {
+          metrics.gauge("strata_residency_epoch", "Grows when the placement of experts changes.")),
+      kept_bytes_(metrics.gauge("strata_conv_bytes", "Bytes of conversations that are kept, by where.",
+                                {{"tier", "vram"}})) {
   const LoopCounters& loop = *sources_.loop;
   followers_.follow(
       metrics.counter("strata_decode_windows_total", "Windows that committed generated tokens."),
@@ -91,10 +98,18 @@ void EngineProbe::follow_layers(obs::Metrics& metrics) {
 void EngineProbe::on(Update) {
   followers_.carry();
   carry_chunks();
+  carry_states();
   slots_used_.Set(sources_.residents->slots_used());
   residency_epoch_.Set(static_cast<double>(sources_.residents->residency_epoch()));
   std::shared_ptr<EngineProbe> self = std::static_pointer_cast<EngineProbe>(shared_from_this());
   actor::tell_after(self, kUpdateEvery, Update{});
+}
+
+void EngineProbe::carry_states() {
+  const StateFeedCounts counts = sources_.states->counts();
+  const StateLayout& layout = *sources_.state_layout;
+  const uint64_t fixed = (uint64_t{counts.live} + counts.checkpoints) * layout.fixed_bytes();
+  kept_bytes_.Set(static_cast<double>(fixed + counts.live_pages * layout.page_bytes()));
 }
 
 void EngineProbe::carry_chunks() {

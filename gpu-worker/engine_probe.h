@@ -8,8 +8,10 @@
 
 #include "gpu-worker/expert_dispatch.h"
 #include "gpu-worker/loop_counters.h"
+#include "gpu-worker/parking/state_feed.h"
 #include "gpu-worker/plan.h"
 #include "gpu-worker/resident_table.h"
+#include "gpu-worker/state_layout.h"
 #include "services/actor/actor.h"
 #include "services/obs/counter_followers.h"
 #include "services/obs/metrics.h"
@@ -22,7 +24,13 @@ struct EngineProbeSources {  // all outlive the probe
   const DispatchCounters* dispatch = nullptr;
   const ResidentTable* residents = nullptr;
   const shm::UsageBoard* usage = nullptr;
+  const StateFeed* states = nullptr;
+  const StateLayout* state_layout = nullptr;
 };
+
+// Seconds from asking the store for a parked state until the device has it; a load from disk comes on top
+// (cache manager).
+prometheus::Histogram& restore_seconds(obs::Metrics& metrics);
 
 class EngineProbe final : public actor::Actor {
  public:
@@ -37,6 +45,7 @@ class EngineProbe final : public actor::Actor {
  private:
   void follow_layers(obs::Metrics& metrics);
   void carry_chunks();
+  void carry_states();
 
   EngineProbeSources sources_;
   obs::CounterFollowers followers_;
@@ -45,6 +54,7 @@ class EngineProbe final : public actor::Actor {
   uint64_t chunk_tokens_seen_ = 0;
   prometheus::Gauge& slots_used_;
   prometheus::Gauge& residency_epoch_;
+  prometheus::Gauge& kept_bytes_;
 };
 
 }  // namespace strata::gpu_worker

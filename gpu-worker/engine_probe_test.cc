@@ -17,7 +17,9 @@ class EngineProbeTest : public testing::Test {
                                            EngineProbeSources{.loop = &loop_,
                                                               .dispatch = &dispatch_,
                                                               .residents = &device_.residents(),
-                                                              .usage = &device_.usage()});
+                                                              .usage = &device_.usage(),
+                                                              .states = &states_,
+                                                              .state_layout = &device_.state_layout()});
     actor::tell(probe_, EngineProbe::Update{});
     world_.deliver_all();
   }
@@ -32,6 +34,7 @@ class EngineProbeTest : public testing::Test {
   LoopCounters loop_;
   DispatchCounters dispatch_;
   FakeDevice device_{1};
+  StateFeed states_;
   std::shared_ptr<EngineProbe> probe_;
 };
 

@@ -19,6 +19,10 @@ v1::ReuseSource source_of(ReuseSource source) {
       return v1::REUSE_SOURCE_LIVE;
     case ReuseSource::kCheckpoint:
       return v1::REUSE_SOURCE_CHECKPOINT;
+    case ReuseSource::kRam:
+      return v1::REUSE_SOURCE_RAM;
+    case ReuseSource::kDisk:
+      return v1::REUSE_SOURCE_DISK;
   }
   return v1::REUSE_SOURCE_UNSPECIFIED;
 }
@@ -80,6 +84,7 @@ class GenerateStream final : public rpc::StreamWriter<v1::GenerateResponse>, pub
     finished.set_prompt_tokens_computed(ended.prompt_tokens_computed);
     finished.set_prompt_tokens_reused(ended.prompt_tokens_reused);
     finished.set_source(source_of(ended.source));
+    finished.set_not_restored(ended.not_restored);
     finished.set_generated_tokens(ended.generated_tokens);
     finished.set_prefill_seconds(ended.prefill_seconds);
     finished.set_decode_seconds(ended.decode_seconds);

@@ -77,6 +77,8 @@ class FakeDevice final : public Device {
       Sequence& sequence = sequences_[index];
       if (sequence.open) continue;
       sequence = {.open = true, .generation = sequence.generation + 1, .fed = {}};
+      // Whoever copies pages beside windows finds them where they are.
+      sequence.fed.reserve(kFedMax);
       return SequenceId{index, sequence.generation};
     }
     return fail(Code::kResourceExhausted, "all sequences are open");
@@ -183,6 +185,7 @@ class FakeDevice final : public Device {
   StageSeconds stages{};
 
  private:
+  static constexpr std::size_t kFedMax = 8192;
   struct Sequence {
     bool open = false;
     uint32_t generation = 0;

@@ -23,6 +23,27 @@ Result<std::vector<int32_t>> read_tokens(std::string_view field,
   return std::vector<int32_t>(tokens.begin(), tokens.end());
 }
 
+snapshot::SnapshotKind kind_of(v1::SnapshotKind kind) {
+  switch (kind) {
+    case v1::SNAPSHOT_KIND_ROOT:
+      return snapshot::SnapshotKind::kRoot;
+    case v1::SNAPSHOT_KIND_BEFORE_LAST_USER:
+      return snapshot::SnapshotKind::kBeforeLastUser;
+    case v1::SNAPSHOT_KIND_INTERVAL:
+      return snapshot::SnapshotKind::kInterval;
+    default:
+      return snapshot::SnapshotKind::kTurn;
+  }
+}
+
+// Empty: zero, which is none.
+Result<snapshot::Hash128> read_hash(std::string_view field, const std::string& bytes) {
+  if (bytes.empty()) return snapshot::Hash128{};
+  auto hash = snapshot::Hash128::from_bytes(bytes);
+  if (!hash) return fail(Code::kInvalidArgument, "{}: {}", field, hash.error().message());
+  return hash;
+}
+
 Result<std::vector<CheckpointWish>> read_checkpoints(const v1::GenerateRequest& request) {
   std::vector<CheckpointWish> wishes;
   for (int index = 0; index < request.checkpoints_size(); ++index) {
@@ -34,10 +55,7 @@ Result<std::vector<CheckpointWish>> read_checkpoints(const v1::GenerateRequest& 
                   "checkpoints[{}]: {} tokens, expected more than {} and at most the prompt's {}", index,
                   wish.prompt_tokens(), before, request.prompt_tokens_size());
     }
-    CheckpointKind kind = CheckpointKind::kMessage;
-    if (wish.kind() == v1::SNAPSHOT_KIND_ROOT) kind = CheckpointKind::kRoot;
-    if (wish.kind() == v1::SNAPSHOT_KIND_INTERVAL) kind = CheckpointKind::kInterval;
-    wishes.push_back({wish.prompt_tokens(), kind});
+    wishes.push_back({wish.prompt_tokens(), kind_of(wish.kind())});
   }
   return wishes;
 }
@@ -104,9 +122,15 @@ Result<GenerationRequest> read_generate_request(const v1::GenerateRequest& reque
                          .sampling = {},
                          .max_tokens = request.max_tokens(),
                          .end_tokens = {},
-                         .name_space = request.name_space(),
+                         .name_space = {},
                          .shared_tokens = request.shared_prompt_tokens(),
-                         .checkpoints = {}};
+                         .checkpoints = {},
+                         .parked_id = {},
+                         .parked_tokens = request.parked_tokens()};
+  TRY(read.name_space, read_hash("name_space", request.name_space()));
+  TRY(read.parked_id, read_hash("parked_id", request.parked_id()));
+  if (!read.parked_id.is_zero() && read.parked_tokens == 0)
+    return fail(Code::kInvalidArgument, "parked_tokens: a parked state has at least one token");
   TRY(read.prompt, read_tokens("prompt_tokens", request.prompt_tokens(), limits.vocab));
   TRY(read.generated, read_tokens("generated_tokens", request.generated_tokens(), limits.vocab));
   TRY(read.end_tokens, read_tokens("end_tokens", request.end_tokens(), limits.vocab));

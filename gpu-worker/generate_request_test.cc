@@ -58,7 +58,9 @@ TEST(GenerateRequest, IsTakenAsItIs) {
 
 TEST(GenerateRequest, SaysWhatIsReusedAndWhatIsKept) {
   v1::GenerateRequest request = good();
-  request.set_name_space("key");
+  request.set_name_space("0123456789abcdef");
+  request.set_parked_id("fedcba9876543210");
+  request.set_parked_tokens(2);
   request.set_shared_prompt_tokens(2);
   const auto add = [&](uint32_t tokens, v1::SnapshotKind kind) {
     v1::Checkpoint& wish = *request.add_checkpoints();
@@ -69,10 +71,12 @@ TEST(GenerateRequest, SaysWhatIsReusedAndWhatIsKept) {
   add(3, v1::SNAPSHOT_KIND_INTERVAL);
   auto read = read_generate_request(request, kLimits);
   ASSERT_TRUE(read) << read.error().message();
-  EXPECT_EQ(read->name_space, "key");
+  EXPECT_EQ(read->name_space.bytes(), "0123456789abcdef");
+  EXPECT_EQ(read->parked_id.bytes(), "fedcba9876543210");
+  EXPECT_EQ(read->parked_tokens, 2u);
   EXPECT_EQ(read->shared_tokens, 2u);
-  EXPECT_EQ(read->checkpoints,
-            (std::vector<CheckpointWish>{{1, CheckpointKind::kRoot}, {3, CheckpointKind::kInterval}}));
+  EXPECT_EQ(read->checkpoints, (std::vector<CheckpointWish>{{1, snapshot::SnapshotKind::kRoot},
+                                                            {3, snapshot::SnapshotKind::kInterval}}));
   add(3, v1::SNAPSHOT_KIND_TURN);
   expect_refused(request, Code::kInvalidArgument, "checkpoints[2]: 3 tokens");
   request.clear_checkpoints();

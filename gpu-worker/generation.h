@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "gpu-worker/kept_sequences.h"
+#include "gpu-worker/kept_states.h"
 #include "services/base/status.h"
 #include "services/model/sampling.h"
 
@@ -22,9 +22,12 @@ struct GenerationRequest {
   model::SamplingParams sampling;
   uint32_t max_tokens = 0;  // of the answer, known ones included
   std::vector<int32_t> end_tokens;
-  std::string name_space = {};                   // whose states it may go on from
+  snapshot::Hash128 name_space = {};             // whose states it may go on from; zero: is never parked
   uint32_t shared_tokens = 0;                    // of the prompt, that others may go on from, too
   std::vector<CheckpointWish> checkpoints = {};  // ascending
+  // A parked state behind the first parked_tokens; zero: none.
+  snapshot::SnapshotId parked_id = {};
+  uint32_t parked_tokens = 0;
 };
 
 struct PromptProgressed {
@@ -46,6 +49,7 @@ struct GenerationEnded {
   uint32_t prompt_tokens_computed = 0;
   uint32_t prompt_tokens_reused = 0;
   ReuseSource source = ReuseSource::kNone;
+  std::string not_restored = {};  // why the parked state was not used although it held more
   uint32_t generated_tokens = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;

@@ -12,7 +12,10 @@
 namespace strata::gpu_worker {
 namespace {
 
+using snapshot::SnapshotKind;
 using Tokens = std::vector<int32_t>;
+
+constexpr snapshot::Hash128 kOwn{.high = 1, .low = 1}, kOther{.high = 1, .low = 2};
 
 Tokens made_up(uint32_t count, int32_t first) {
   Tokens tokens;
@@ -26,17 +29,18 @@ Tokens joined(Tokens a, const Tokens& b) {
 
 class KeptSequencesTest : public testing::Test {
  protected:
-  KeptSequences::Begun begin(const Tokens& tokens, const std::string& name_space = "a", uint32_t shared = 0) {
+  KeptSequences::Begun begin(const Tokens& tokens, const snapshot::Hash128& name_space = kOwn,
+                             uint32_t shared = 0) {
     auto begun = sequences_.begin(tokens, name_space, shared);
     EXPECT_TRUE(begun) << begun.error().message();
     return begun.value_or(KeptSequences::Begun{});
   }
   // Reads what is not reused, with checkpoints on the way, and gives the sequence back.
   uint32_t read(const Tokens& tokens, const std::vector<CheckpointWish>& wishes = {},
-                const std::string& name_space = "a", uint32_t shared = 0) {
+                const snapshot::Hash128& name_space = kOwn, uint32_t shared = 0) {
     const KeptSequences::Begun begun = begin(tokens, name_space, shared);
     feed(begun, tokens, wishes);
-    sequences_.keep(begun.sequence, tokens);
+    sequences_.keep(begun.sequence, tokens, static_cast<uint32_t>(tokens.size()));
     return begun.reused;
   }
   void feed(const KeptSequences::Begun& begun, const Tokens& tokens,
@@ -67,8 +71,7 @@ TEST_F(KeptSequencesTest, GoesOnWithAConversation) {
 // One token must be left to read, whose row says what comes next.
 TEST_F(KeptSequencesTest, ReusesAllButTheLastTokenAtMost) {
   const Tokens tokens = made_up(20, 1);
-  read(tokens,
-       {{1, CheckpointKind::kMessage}, {18, CheckpointKind::kMessage}, {19, CheckpointKind::kMessage}});
+  read(tokens, {{1, SnapshotKind::kTurn}, {18, SnapshotKind::kTurn}, {19, SnapshotKind::kTurn}});
   EXPECT_EQ(read(tokens), 19U) << "all is known, the state behind all but one is taken";
   EXPECT_EQ(read({tokens.begin(), tokens.begin() + 19}), 18U);
   EXPECT_EQ(read({tokens.begin(), tokens.begin() + 2}), 1U);
@@ -77,7 +80,7 @@ TEST_F(KeptSequencesTest, ReusesAllButTheLastTokenAtMost) {
 
 TEST_F(KeptSequencesTest, RewindsToTheNearestCheckpointWhenAMessageIsEdited) {
   const Tokens head = made_up(30, 1);
-  read(joined(head, made_up(10, 100)), {{10, CheckpointKind::kRoot}, {30, CheckpointKind::kMessage}});
+  read(joined(head, made_up(10, 100)), {{10, SnapshotKind::kRoot}, {30, SnapshotKind::kTurn}});
   EXPECT_EQ(read(joined(head, made_up(10, 200))), 30U);
   EXPECT_EQ(sequences_.kept(), 1U) << "the edited branch takes the place of the other";
   EXPECT_EQ(read(joined(made_up(20, 1), made_up(10, 300))), 10U) << "of the root";
@@ -89,7 +92,7 @@ TEST_F(KeptSequencesTest, CopiesFromASequenceThatRuns) {
   const Tokens head = made_up(70, 1), first = joined(head, made_up(10, 100)),
                second = joined(head, made_up(10, 200));
   const KeptSequences::Begun running = begin(first);
-  feed(running, first, {{70, CheckpointKind::kMessage}});
+  feed(running, first, {{70, SnapshotKind::kTurn}});
   EXPECT_EQ(read(second), 70U);
   EXPECT_EQ(device_.fed(running.sequence), first);
 }
@@ -103,37 +106,37 @@ TEST_F(KeptSequencesTest, GivesTheOldestKeptOneUpForANewOne) {
 
 TEST_F(KeptSequencesTest, RefusesOneTooManyThatRun) {
   for (int32_t i = 1; i <= 3; ++i) begin(made_up(10, 100 * i));
-  EXPECT_EQ(sequences_.begin(made_up(10, 900), "a").error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(sequences_.begin(made_up(10, 900), kOwn, 0).error().code(), Code::kResourceExhausted);
 }
 
 // Also when its beginning is known, but only in a sequence that runs.
 TEST_F(KeptSequencesTest, RefusesACopyForWhichThereIsNoPlace) {
   const Tokens first = made_up(10, 100);
-  feed(begin(first), first, {{5, CheckpointKind::kRoot}});
+  feed(begin(first), first, {{5, SnapshotKind::kRoot}});
   for (int32_t i = 2; i <= 3; ++i) begin(made_up(10, 100 * i));
-  EXPECT_EQ(sequences_.begin(first, "a").error().code(), Code::kResourceExhausted);
+  EXPECT_EQ(sequences_.begin(first, kOwn, 0).error().code(), Code::kResourceExhausted);
 }
 
 TEST_F(KeptSequencesTest, RewindsARootWhenThereIsNoPlaceForACopy) {
   const Tokens first = made_up(10, 100);
-  read(first, {{5, CheckpointKind::kRoot}});
+  read(first, {{5, SnapshotKind::kRoot}});
   for (int32_t i = 2; i <= 3; ++i) begin(made_up(10, 100 * i));
   EXPECT_EQ(read(joined(made_up(5, 100), {7, 8})), 5U);
 }
 
 TEST_F(KeptSequencesTest, KeepsNamespacesApart) {
   const Tokens tokens = made_up(20, 1), more = joined(tokens, {900, 901});
-  read(tokens, {{8, CheckpointKind::kRoot}, {15, CheckpointKind::kMessage}}, "a");
-  EXPECT_EQ(read(more, {}, "b"), 0U);
-  read(tokens, {{8, CheckpointKind::kRoot}, {15, CheckpointKind::kMessage}}, "a", 8);
-  EXPECT_EQ(read(more, {}, "c"), 8U) << "a root that was declared shared";
-  EXPECT_EQ(read(more, {}, "a"), 20U);
+  read(tokens, {{8, SnapshotKind::kRoot}, {15, SnapshotKind::kTurn}}, kOwn);
+  EXPECT_EQ(read(more, {}, kOther), 0U);
+  read(tokens, {{8, SnapshotKind::kRoot}, {15, SnapshotKind::kTurn}}, kOwn, 8);
+  EXPECT_EQ(read(more, {}, kOther), 8U) << "a root that was declared shared";
+  EXPECT_EQ(read(more, {}, kOwn), 20U);
 }
 
 TEST_F(KeptSequencesTest, ForgetsASequenceOfWhichNothingIsKnown) {
   const Tokens tokens = made_up(20, 1);
   const KeptSequences::Begun begun = begin(tokens);
-  feed(begun, tokens, {{8, CheckpointKind::kRoot}});
+  feed(begun, tokens, {{8, SnapshotKind::kRoot}});
   sequences_.close(begun.sequence);
   EXPECT_EQ(sequences_.checkpoints(), 0U);
   EXPECT_EQ(read(tokens), 0U);
@@ -142,10 +145,10 @@ TEST_F(KeptSequencesTest, ForgetsASequenceOfWhichNothingIsKnown) {
 // Three slots. What is dropped is what costs least to read again.
 TEST_F(KeptSequencesTest, DropsTheLeastValuableCheckpoint) {
   const Tokens tokens = made_up(60, 1);
-  read(tokens, {{30, CheckpointKind::kRoot},
-                {32, CheckpointKind::kMessage},
-                {50, CheckpointKind::kMessage},
-                {55, CheckpointKind::kMessage}});
+  read(tokens, {{30, SnapshotKind::kRoot},
+                {32, SnapshotKind::kTurn},
+                {50, SnapshotKind::kTurn},
+                {55, SnapshotKind::kTurn}});
   EXPECT_EQ(sequences_.checkpoints(), 3U);
   EXPECT_EQ(read(joined(made_up(34, 1), {900})), 30U) << "32 went: 30 is near";
 }
@@ -163,10 +166,10 @@ TEST_F(KeptSequencesTest, AlwaysHoldsTheTokensThatWereAskedFor) {
     if (tokens.empty()) tokens = made_up(5, 1);  // all begin alike
     const uint32_t added = 1 + below(20);
     for (uint32_t i = 0; i < added; ++i) tokens.push_back(static_cast<int32_t>(below(3)));
-    std::vector<CheckpointWish> wishes = {{5, CheckpointKind::kRoot}};
+    std::vector<CheckpointWish> wishes = {{5, SnapshotKind::kRoot}};
     for (uint32_t at = 6 + below(20); at < tokens.size(); at += 1 + below(60))
-      wishes.push_back({at, CheckpointKind::kMessage});
-    reused += read(tokens, wishes, below(10) == 0 ? "b" : "a", 5);
+      wishes.push_back({at, SnapshotKind::kTurn});
+    reused += read(tokens, wishes, below(10) == 0 ? kOther : kOwn, 5);
     ASSERT_LE(sequences_.checkpoints(), 3U);
     ASSERT_LE(sequences_.kept(), 3U);
     if (HasFatalFailure()) return;

@@ -13,6 +13,9 @@
 #include "gpu-worker/engine_service.h"
 #include "gpu-worker/expert_hub_service.h"
 #include "gpu-worker/expert_workers.h"
+#include "gpu-worker/parking/snapshots_client.h"
+#include "gpu-worker/parking/state_identity.h"
+#include "gpu-worker/parking/states_service.h"
 #include "gpu-worker/plan.h"
 #include "gpu-worker/plan_table.h"
 #include "gpu-worker/residency_service.h"
@@ -108,6 +111,18 @@ void fill_status(v1::GetStatusResponse& status, const Loaded& loaded, const Memo
   status.set_progress(1.0);
 }
 
+void add_conversations(v1::GetStatusResponse& status, const StateFeedCounts& kept,
+                       const TransferCounters& transfers, bool parking) {
+  v1::Fact& on_device = *status.add_facts();
+  on_device.set_name("conversations kept");
+  on_device.set_value(fmt::format("{}, {} checkpoints", kept.live, kept.checkpoints));
+  v1::Fact& outside = *status.add_facts();
+  outside.set_name("parking");
+  outside.set_value(fmt::format("{}, {} states stored, {} restored, {} restores failed",
+                                parking ? "attached" : "no store", transfers.parked.load(),
+                                transfers.restored.load(), transfers.restore_failures.load()));
+}
+
 v1::GetEngineResponse engine_facts(const config::Settings& settings, const Loaded& loaded,
                                    const MemoryPlan& plan, const Device& device) {
   v1::GetEngineResponse facts;
@@ -165,10 +180,24 @@ Status run(const rpc::ProcessContext& context) {
                                           .wait = window_loop.wait,
                                           .workers = &workers,
                                           .routing = routing.get()}));
-  WindowLoop loop({.device = device.get(),
-                   .context_tokens = plan.context_tokens,
-                   .prefill_chunk_tokens = plan.prefill_chunk_tokens,
-                   .cpu = window_loop.cpu});
+  auto metrics =
+      std::make_shared<obs::Metrics>(obs::Labels{{"model", loaded.model_name}, {"worker", "gpu0"}});
+  const snapshot::StateIdentity identity = state_identity({.model_fingerprint = loaded.fingerprint,
+                                                           .numerics = settings.numerics().value,
+                                                           .device_type = device->type(),
+                                                           .synthetic_routing = loaded.synthetic_routing},
+                                                          device->state_layout());
+  StateFeed states;
+  SnapshotsClient parked(rpc::connect(context.run_dir, "cache-manager"), identity);
+  WindowLoop loop(
+      {.device = device.get(),
+       .context_tokens = plan.context_tokens,
+       .prefill_chunk_tokens = plan.prefill_chunk_tokens,
+       .cpu = window_loop.cpu,
+       .store = &parked,
+       .park_after = std::chrono::milliseconds(settings.conversations_park_after_ms()),
+       .on_restored = [&seconds = restore_seconds(*metrics)](double each) { seconds.Observe(each); },
+       .on_states = [&states](const std::vector<StateChange>& changes) { states.apply(changes); }});
 
   auto residency = std::make_unique<ResidencyService>(ResidencyServiceOptions{
       .loop = &loop, .device = device.get(), .model_fingerprint = loaded.fingerprint});
@@ -198,15 +227,16 @@ Status run(const rpc::ProcessContext& context) {
   services.push_back(std::move(residency));
   services.push_back(std::make_unique<ExpertHubService>(workers, loaded.fingerprint));
   services.push_back(std::make_unique<RoutingService>(routing_options(loaded, loop)));
+  services.push_back(std::make_unique<StatesService>(states, identity, shm::random_instance_id()));
 
-  auto metrics =
-      std::make_shared<obs::Metrics>(obs::Labels{{"model", loaded.model_name}, {"worker", "gpu0"}});
   TRY(auto server,
       rpc::Server::start({.run_dir = context.run_dir,
                           .name = context.name,
                           .status =
                               [&](v1::GetStatusResponse& status) {
                                 fill_status(status, loaded, plan, *device, loop, missing_peers);
+                                add_conversations(status, states.counts(), loop.transfers(),
+                                                  parked.attachment() != 0);
                               },
                           .metrics = metrics,
                           .config_hash = context.config_hash,
@@ -218,7 +248,9 @@ Status run(const rpc::ProcessContext& context) {
                                              EngineProbeSources{.loop = &loop.counters(),
                                                                 .dispatch = &device->dispatch_counters(),
                                                                 .residents = &device->residents(),
-                                                                .usage = &device->usage()});
+                                                                .usage = &device->usage(),
+                                                                .states = &states,
+                                                                .state_layout = &device->state_layout()});
   actor::tell(probe, EngineProbe::Update{});
   server->set_serving(true);
   obs::info("main", "{} on the {} device with {} kernels, window loop {}, ready after {:.2f} s",

@@ -15,7 +15,12 @@ WindowLoop::WindowLoop(const WindowLoopOptions& options)
       scheduler_({.device = options.device,
                   .counters = &counters_,
                   .context_tokens = options.context_tokens,
-                  .prefill_chunk_tokens = options.prefill_chunk_tokens}) {
+                  .prefill_chunk_tokens = options.prefill_chunk_tokens,
+                  .store = options.store,
+                  .park_after = options.park_after,
+                  .wake = [this] { wake(); },
+                  .on_restored = options.on_restored,
+                  .on_states = options.on_states}) {
   inbox_.submitted.reserve(options_.inbox_max);
   inbox_.changes.reserve(options_.inbox_max);
   thread_ = std::thread([this] { run(); });
@@ -80,7 +85,8 @@ void WindowLoop::run() {
   for (bool stopping = false; !stopping;) {
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stop_ || inbox_.size() > 0 || !scheduler_.idle(); });
+      wait(lock);
+      woken_ = false;
       stopping = stop_;
       std::swap(taken, inbox_);
     }
@@ -99,9 +105,27 @@ void WindowLoop::run() {
   }
 }
 
+void WindowLoop::wait(std::unique_lock<std::mutex>& lock) {
+  const auto due = [this] { return stop_ || woken_ || inbox_.size() > 0 || !scheduler_.idle(); };
+  if (const auto at = scheduler_.wakes_at()) {
+    wake_.wait_until(lock, *at, due);
+  } else {
+    wake_.wait(lock, due);
+  }
+}
+
+void WindowLoop::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  wake_.notify_one();
+}
+
 void WindowLoop::boundary(Inbox& inbox) {
   scheduler_.drop_cancelled(events_);
   for (auto& generation : inbox.submitted) scheduler_.admit(std::move(generation), events_);
+  scheduler_.step(events_);
   if (!inbox.changes.empty()) {
     bool delays_decoding = scheduler_.decoding();
     Clock::time_point begin = Clock::now();

@@ -4,6 +4,7 @@
 // generations, changes (residency); then it runs the next window. With nothing to run it sleeps. What it has
 // to say goes through the event thread (event_post.h).
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -27,6 +28,11 @@ struct WindowLoopOptions {
   uint32_t prefill_chunk_tokens = 0;
   uint32_t inbox_max = 256;
   std::optional<uint32_t> cpu = {};  // where its thread is pinned
+  // As in WindowSchedulerOptions.
+  ParkedStore* store = nullptr;
+  std::chrono::milliseconds park_after{0};
+  std::function<void(double)> on_restored = {};
+  std::function<void(std::vector<StateChange>)> on_states = {};
 };
 
 class WindowLoop {
@@ -54,6 +60,8 @@ class WindowLoop {
 
   const LoopCounters& counters() const { return counters_; }
   const WindowTrace& trace() const { return trace_; }
+  // With a store only.
+  const TransferCounters& transfers() const { return scheduler_.transfers(); }
 
  private:
   struct Change {
@@ -66,6 +74,8 @@ class WindowLoop {
   };
 
   void run();
+  void wait(std::unique_lock<std::mutex>& lock);
+  void wake();
   void boundary(Inbox& inbox);
   template <class Add>
   Status enqueue(Add add);
@@ -73,14 +83,16 @@ class WindowLoop {
   WindowLoopOptions options_;
   LoopCounters counters_;
   WindowTrace trace_;
-  WindowScheduler scheduler_;        // the loop's thread only
-  std::vector<PostedEvent> events_;  // likewise
-  EventPost post_;
 
   std::mutex mutex_;
   std::condition_variable wake_;
   Inbox inbox_;
   bool stop_ = false;
+  bool woken_ = false;
+
+  WindowScheduler scheduler_;        // the loop's thread only; wakes the loop from others
+  std::vector<PostedEvent> events_;  // the loop's thread only
+  EventPost post_;
   std::thread thread_;
 };
 

@@ -9,6 +9,9 @@ namespace strata::gpu_worker {
 
 namespace {
 
+// How long a newcomer waits for the conversation in its place to be parked.
+constexpr std::chrono::seconds kPatience{1};
+
 double seconds(WindowScheduler::Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
@@ -21,22 +24,31 @@ WindowScheduler::WindowScheduler(const WindowSchedulerOptions& options)
     : options_(options), sequences_(*options.device) {
   CHECK(options_.prefill_chunk_tokens > 0);
   CHECK(options_.context_tokens > 0);
+  if (options_.store == nullptr) return;
+  parking_.emplace(ParkingOptions{.device = options_.device,
+                                  .sequences = &sequences_,
+                                  .store = options_.store,
+                                  .park_after = options_.park_after,
+                                  .seconds_per_token = [this] { return seconds_per_token(); },
+                                  .wake = options_.wake,
+                                  .on_restored = options_.on_restored});
 }
 
 void WindowScheduler::drop_cancelled(std::vector<PostedEvent>& events) {
+  const Status cancelled(Code::kCancelled, "cancelled by the caller");
   for (const auto& running : running_) {
-    if (running->generation->cancelled())
-      end(*running, Status(Code::kCancelled, "cancelled by the caller"), events);
+    if (running->generation->cancelled()) end(*running, cancelled, events);
   }
+  end_arrivals(cancelled, events, [](const Arrival& each) { return each.running->generation->cancelled(); });
   sweep();
 }
 
 void WindowScheduler::admit(std::shared_ptr<Generation> generation, std::vector<PostedEvent>& events) {
   const GenerationRequest& request = generation->request();
-  auto reply = [&](GenerationEvent event) {
-    events.push_back({generation->listener(), std::move(event), {}});
-  };
-  if (generation->cancelled()) return reply(Status(Code::kCancelled, "cancelled by the caller"));
+  if (generation->cancelled()) {
+    events.push_back({generation->listener(), Status(Code::kCancelled, "cancelled by the caller"), {}});
+    return;
+  }
   auto running = std::make_unique<Running>();
   running->generation = generation;
   running->number = ++admissions_;
@@ -48,27 +60,136 @@ void WindowScheduler::admit(std::shared_ptr<Generation> generation, std::vector<
   running->tokens.assign(request.prompt.begin(), request.prompt.end());
   running->tokens.insert(running->tokens.end(), request.generated.begin(), request.generated.end());
   running->admitted = running->first_window = Clock::now();
-  Result<KeptSequences::Begun> begun =
-      sequences_.begin(running->tokens, request.name_space, request.shared_tokens);
-  if (!begun) return reply(std::move(begun).error());
-  running->sequence = begun->sequence;
-  running->fed = running->reused = begun->reused;
-  running->source = begun->source;
-  running->checkpoints = checkpoints_of(*running);
-  reply(progress(*running));
+  Arrival arrival{.running = std::move(running),
+                  .patient_until = options_.now() + kPatience,
+                  .restoring = {},
+                  .restored = !parking_ || request.parked_id.is_zero()};
+  if (arrive(arrival, events) == Arrived::kNotYet) arrivals_.push_back(std::move(arrival));
+  sweep();
+}
 
+WindowScheduler::Arrived WindowScheduler::arrive(Arrival& arrival, std::vector<PostedEvent>& events) {
+  Result<std::optional<KeptSequences::Begun>> begun = find_state(arrival);
+  if (!begun && begun.error().code() == Code::kUnavailable) return Arrived::kNotYet;
+  if (!begun) {
+    events.push_back({arrival.running->generation->listener(), std::move(begun).error(), {}});
+    return Arrived::kYes;
+  }
+  if (!*begun) return Arrived::kNotYet;
+  begin(std::move(arrival.running), **begun, events);
+  return Arrived::kYes;
+}
+
+// Nothing: it is being restored.
+Result<std::optional<KeptSequences::Begun>> WindowScheduler::find_state(Arrival& arrival) {
+  const bool patient = options_.now() < arrival.patient_until;
+  const auto patience = patient ? KeptSequences::Patience::kUntilParked : KeptSequences::Patience::kNone;
+  if (!arrival.restored) {
+    TRY(auto restored, restore(arrival, patience));
+    if (restored || !arrival.restored) return restored;
+  }
+  const GenerationRequest& request = arrival.running->generation->request();
+  TRY(auto begun,
+      sequences_.begin(arrival.running->tokens, request.name_space, request.shared_tokens, patience));
+  return begun;
+}
+
+Result<std::optional<KeptSequences::Begun>> WindowScheduler::restore(Arrival& arrival,
+                                                                     KeptSequences::Patience patience) {
+  const GenerationRequest& request = arrival.running->generation->request();
+  const std::vector<int32_t>& tokens = arrival.running->tokens;
+  const auto without = [&](std::string why) {
+    arrival.restored = true;
+    arrival.running->not_restored = std::move(why);
+    return std::optional<KeptSequences::Begun>();
+  };
+  if (!arrival.restoring) {
+    if (request.parked_tokens >= tokens.size() ||
+        request.parked_tokens <= sequences_.known(tokens, request.name_space))
+      return without({});
+    Result<uint64_t> number = parking_->restore({.id = request.parked_id, .tokens = request.parked_tokens},
+                                                tokens, request.name_space, request.shared_tokens, patience);
+    if (!number && number.error().code() == Code::kUnavailable) return forward_failure(std::move(number));
+    if (!number) return without(number.error().message());
+    arrival.restoring = *number;
+  }
+  const auto done = parking_->take_restored(*arrival.restoring);
+  if (!done) return std::nullopt;
+  arrival.restoring.reset();
+  if (!done->status.ok()) return without(done->status.message());
+  arrival.restored = true;
+  return KeptSequences::Begun{done->sequence, request.parked_tokens,
+                              done->from_disk ? ReuseSource::kDisk : ReuseSource::kRam};
+}
+
+void WindowScheduler::begin(std::unique_ptr<Running> running, const KeptSequences::Begun& begun,
+                            std::vector<PostedEvent>& events) {
+  running->sequence = begun.sequence;
+  running->fed = running->reused = begun.reused;
+  running->source = begun.source;
+  running->checkpoints = checkpoints_of(*running);
+  events.push_back({running->generation->listener(), progress(*running), {}});
+  const uint32_t max_tokens = running->generation->request().max_tokens;
   Running& admitted = *running_.emplace_back(std::move(running));
   // A resubmitted answer may have been complete but for its last event.
-  if (admitted.answer_count() >= request.max_tokens) {
+  if (admitted.answer_count() >= max_tokens) {
     end(admitted, summary(admitted, EndReason::kLength), events);
   } else if (admitted.tokens.size() >= options_.context_tokens) {
     end(admitted, summary(admitted, EndReason::kContext), events);
   }
-  sweep();
+}
+
+void WindowScheduler::step(std::vector<PostedEvent>& events) {
+  stepped_ = options_.now();
+  if (parking_) parking_->take_in(stepped_);
+  if (!arrivals_.empty()) {
+    for (Arrival& each : std::exchange(arrivals_, {})) {
+      if (arrive(each, events) == Arrived::kNotYet) arrivals_.push_back(std::move(each));
+    }
+    sweep();
+  }
+  if (parking_) parking_->park_next(stepped_);
+  tell_states(events);
+}
+
+std::optional<WindowScheduler::Clock::time_point> WindowScheduler::wakes_at() const {
+  std::optional<Clock::time_point> at;
+  if (parking_) at = parking_->wakes_at();
+  for (const Arrival& arrival : arrivals_) {
+    if (arrival.patient_until > stepped_)
+      at = std::min(at.value_or(arrival.patient_until), arrival.patient_until);
+  }
+  return at;
+}
+
+void WindowScheduler::tell_states(std::vector<PostedEvent>& events) {
+  if (!options_.on_states) return;
+  std::vector<StateChange> changes = sequences_.take_changes();
+  if (changes.empty()) return;
+  events.push_back(
+      {nullptr, {}, [tell = options_.on_states, changes = std::move(changes)] { tell(changes); }});
+}
+
+// As measured since the process began.
+double WindowScheduler::seconds_per_token() const {
+  const uint64_t tokens = options_.counters->chunk_tokens.load(std::memory_order_relaxed);
+  const uint64_t nanoseconds = options_.counters->prefill_ns.load(std::memory_order_relaxed);
+  return static_cast<double>(nanoseconds) * 1e-9 / static_cast<double>(std::max<uint64_t>(tokens, 1));
+}
+
+template <class Which>
+void WindowScheduler::end_arrivals(const Status& why, std::vector<PostedEvent>& events, Which which) {
+  std::erase_if(arrivals_, [&](const Arrival& each) {
+    if (!which(each)) return false;
+    if (each.restoring) parking_->give_up(*each.restoring);
+    events.push_back({each.running->generation->listener(), why, {}});
+    return true;
+  });
 }
 
 void WindowScheduler::end_all(const Status& why, std::vector<PostedEvent>& events) {
   for (const auto& running : running_) end(*running, why, events);
+  end_arrivals(why, events, [](const Arrival&) { return true; });
   sweep();
 }
 
@@ -241,7 +362,8 @@ void WindowScheduler::end(Running& running, GenerationEvent event, std::vector<P
                           State state) {
   // Given back before it is reported: whoever hears of the end may submit the next request at once.
   if (state == State::kGood) {
-    sequences_.keep(running.sequence, std::span(running.tokens).first(running.fed));
+    sequences_.keep(running.sequence, std::span(running.tokens).first(running.fed), running.prompt_count,
+                    options_.now());
   } else {
     sequences_.close(running.sequence);
   }
@@ -251,7 +373,7 @@ void WindowScheduler::end(Running& running, GenerationEvent event, std::vector<P
 
 void WindowScheduler::sweep() {
   std::erase_if(running_, [](const auto& running) { return running->generation == nullptr; });
-  options_.counters->sequences_running.store(static_cast<uint32_t>(running_.size()),
+  options_.counters->sequences_running.store(static_cast<uint32_t>(running_.size() + arrivals_.size()),
                                              std::memory_order_relaxed);
 }
 
@@ -286,6 +408,7 @@ GenerationEnded WindowScheduler::summary(const Running& running, EndReason reaso
   ended.prompt_tokens_reused = std::min(running.reused, running.prompt_count);
   ended.prompt_tokens_computed = std::min(running.fed, running.prompt_count) - ended.prompt_tokens_reused;
   ended.source = running.source;
+  ended.not_restored = running.not_restored;
   ended.generated_tokens = running.answer_count();
   Clock::time_point now = Clock::now();
   Clock::time_point first = running.caught_up ? running.first_window : now;

@@ -7,10 +7,15 @@
 // before a restart. Sequences that are catching up take turns, so that a long prompt delays nobody by more
 // than one chunk. What a sequence has read stays on the device when its answer ends, so that a request which
 // begins alike reads only the rest (kept_sequences.h); chunks end where a checkpoint is wanted.
+//
+// A generation whose state is parked, or whose place is taken by a conversation that is not parked yet,
+// arrives: it waits for the copy while the others' windows go on.
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "gpu-worker/device.h"
@@ -18,6 +23,7 @@
 #include "gpu-worker/generation.h"
 #include "gpu-worker/kept_sequences.h"
 #include "gpu-worker/loop_counters.h"
+#include "gpu-worker/parking/parking.h"
 #include "gpu-worker/routing_log.h"
 
 namespace strata::gpu_worker {
@@ -27,6 +33,14 @@ struct WindowSchedulerOptions {
   LoopCounters* counters = nullptr;
   uint32_t context_tokens = 0;  // tokens that one sequence may hold
   uint32_t prefill_chunk_tokens = 0;
+  // Where conversations are parked; null: nowhere.
+  ParkedStore* store = nullptr;
+  std::chrono::milliseconds park_after{0};
+  std::function<void()> wake = {};  // a boundary is wanted; any thread
+  std::function<void(double)> on_restored = {};
+  // Hears of the states that are kept, on the event thread; none: nobody does.
+  std::function<void(std::vector<StateChange>)> on_states = {};
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 class WindowScheduler {
@@ -39,12 +53,18 @@ class WindowScheduler {
   void drop_cancelled(std::vector<PostedEvent>& events);
   void admit(std::shared_ptr<Generation> generation, std::vector<PostedEvent>& events);
   void end_all(const Status& why, std::vector<PostedEvent>& events);
+  // After those: goes on with what waits for copies, and begins new ones.
+  void step(std::vector<PostedEvent>& events);
+  // When the next step() is due, if nothing wakes the loop before.
+  std::optional<Clock::time_point> wakes_at() const;
 
   // From the next window on `log` gets its rows; null: nobody does.
   void record_routing(std::shared_ptr<RoutingLog> log) { recording_ = std::move(log); }
   const std::shared_ptr<RoutingLog>& recording() const { return recording_; }
 
-  bool idle() const { return running_.empty(); }
+  bool idle() const { return running_.empty(); }                              // there is no window to run
+  const TransferCounters& transfers() const { return parking_->counters(); }  // any thread
+
   bool decoding() const;  // the next window commits a generated token
   // Composes a window, runs it and deals with its tokens. Not when idle.
   void run_window(std::vector<PostedEvent>& events);
@@ -59,6 +79,7 @@ class WindowScheduler {
     uint32_t fed = 0;             // of those, what the device has seen
     uint32_t reused = 0;          // of those, what it had seen before
     ReuseSource source = ReuseSource::kNone;
+    std::string not_restored;
     std::vector<CheckpointWish> checkpoints;  // to be taken on the way
     std::size_t next_checkpoint = 0;          // of them
     Clock::time_point admitted;
@@ -68,6 +89,12 @@ class WindowScheduler {
     bool decodes() const { return fed >= prompt_count && tokens.size() - fed == 1; }
     uint32_t answer_count() const { return static_cast<uint32_t>(tokens.size()) - prompt_count; }
   };
+  struct Arrival {
+    std::unique_ptr<Running> running;
+    Clock::time_point patient_until;    // for others to be parked first
+    std::optional<uint64_t> restoring;  // Parking::restore()
+    bool restored = false;              // or it never will be
+  };
   struct Part {  // what one sequence has in the window
     Running* running = nullptr;
     uint32_t first_row = 0;
@@ -75,6 +102,16 @@ class WindowScheduler {
     bool decode = false;
   };
 
+  enum class Arrived { kNotYet, kYes };
+  Arrived arrive(Arrival& arrival, std::vector<PostedEvent>& events);
+  Result<std::optional<KeptSequences::Begun>> find_state(Arrival& arrival);
+  Result<std::optional<KeptSequences::Begun>> restore(Arrival& arrival, KeptSequences::Patience patience);
+  void begin(std::unique_ptr<Running> running, const KeptSequences::Begun& begun,
+             std::vector<PostedEvent>& events);
+  template <class Which>
+  void end_arrivals(const Status& why, std::vector<PostedEvent>& events, Which which);
+  void tell_states(std::vector<PostedEvent>& events);
+  double seconds_per_token() const;
   void compose();
   void add_rows(Running& running, uint32_t count, bool decode);
   Running* next_catching_up();
@@ -94,6 +131,9 @@ class WindowScheduler {
 
   WindowSchedulerOptions options_;
   KeptSequences sequences_;
+  std::optional<Parking> parking_;
+  std::vector<Arrival> arrivals_;
+  Clock::time_point stepped_{};
   std::vector<std::unique_ptr<Running>> running_;  // by order of admission
   uint64_t admissions_ = 0;
   uint64_t last_caught_up_number_ = 0;  // whose turn it was last

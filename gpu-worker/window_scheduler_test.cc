@@ -264,7 +264,7 @@ TEST_F(WindowSchedulerTest, TheNextTurnReadsOnlyWhatIsNew) {
 
 TEST_F(WindowSchedulerTest, ChunksEndWhereACheckpointIsWanted) {
   GenerationRequest first = request(prompt_of(20), 2);
-  first.checkpoints = {{5, CheckpointKind::kRoot}, {16, CheckpointKind::kMessage}};
+  first.checkpoints = {{5, snapshot::SnapshotKind::kRoot}, {16, snapshot::SnapshotKind::kTurn}};
   admit(first);
   run_to_end();
   std::vector<std::size_t> sizes;
@@ -283,8 +283,9 @@ TEST_F(WindowSchedulerTest, ChunksEndWhereACheckpointIsWanted) {
 TEST_F(WindowSchedulerTest, TakesCheckpointsAtTheMultiplesThatTheDeviceAsksFor) {
   device_.multiple = 4;
   GenerationRequest first = request(prompt_of(14), 1);
-  first.checkpoints = {
-      {3, CheckpointKind::kRoot}, {6, CheckpointKind::kMessage}, {7, CheckpointKind::kMessage}};
+  first.checkpoints = {{3, snapshot::SnapshotKind::kRoot},
+                       {6, snapshot::SnapshotKind::kTurn},
+                       {7, snapshot::SnapshotKind::kTurn}};
   admit(first);
   run_to_end();
   std::vector<std::size_t> sizes;

@@ -252,7 +252,10 @@ void SnapshotActor::on(Open message) {
     if (!status.ok()) return message.reply(Failure(std::move(status)));
     auto opened = store_->open(message.id, message.attachment);
     if (!opened) return message.reply(forward_failure(std::move(opened)));
-    message.reply(OpenedSnapshot{.snapshot = std::move(*opened), .from_disk = from_disk});
+    OpenedSnapshot answer{.snapshot = std::move(*opened), .from_disk = from_disk};
+    answer.tokens.tokens = *store_->tokens(message.id);
+    answer.tokens.generated = *store_->generated(message.id);
+    message.reply(std::move(answer));
   });
 }
 

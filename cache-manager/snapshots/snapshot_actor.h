@@ -61,6 +61,7 @@ class SnapshotHolder {
 struct OpenedSnapshot {
   snapshot::OpenSnapshot snapshot;
   bool from_disk = false;
+  SnapshotFeed::Tokens tokens = {};
 };
 
 struct TierUse {

@@ -34,14 +34,19 @@ void write_extent(const snapshot::Extent& from, v1::Extent& to) {
 }
 
 template <class Message>
-void write_tokens(const std::vector<int32_t>& tokens, const std::vector<snapshot::TokenRange>& generated,
-                  Message& to) {
-  to.mutable_tokens()->Add(tokens.begin(), tokens.end());
+void write_generated(const std::vector<snapshot::TokenRange>& generated, Message& to) {
   for (const snapshot::TokenRange& range : generated) {
     v1::TokenRange& added = *to.add_generated();
     added.set_begin(range.begin);
     added.set_end(range.end);
   }
+}
+
+template <class Message>
+void write_tokens(const std::vector<int32_t>& tokens, const std::vector<snapshot::TokenRange>& generated,
+                  Message& to) {
+  to.mutable_tokens()->Add(tokens.begin(), tokens.end());
+  write_generated(generated, to);
 }
 
 void write_use(const TierUse& from, v1::TierUse& to) {
@@ -146,6 +151,8 @@ void write_opened(const OpenedSnapshot& from, v1::OpenSnapshotResponse& to) {
     added.set_checksum(page.checksum);
   }
   to.set_from_disk(from.from_disk);
+  to.mutable_token_ids()->Add(from.tokens.tokens.begin(), from.tokens.tokens.end());
+  write_generated(from.tokens.generated, to);
 }
 
 void write_snapshot(const snapshot::SnapshotInfo& from, v1::Snapshot& to) {

@@ -14,7 +14,7 @@ snapshot::Hash128 hash_of(std::string_view text) { return snapshot::hash128(std:
 NamespaceId key_namespace(std::string_view api_key) { return hash_of("key " + std::string(api_key)); }
 
 NamespaceId shared_namespace() {
-  static const NamespaceId shared = hash_of("shared");
+  static const NamespaceId shared = snapshot::shared_name_space();
   return shared;
 }
 

@@ -312,6 +312,17 @@ struct Settings : PropertySet {
       {.applies = Applies::kRestartGateway, .example = "off"},
       Choice{"off"},
       {.choices = {"off", "on"}}};
+  Property<uint32_t> conversations_park_after_ms{
+      this,
+      "conversations.park_after_ms",
+      "How long a conversation is left alone before its state is copied into the memory for parked ones, "
+      "beside "
+      "whatever runs. One that goes on sooner costs nothing; when its place on the device is needed it is "
+      "copied "
+      "at once.",
+      {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGpuWorker, .example = "1000"},
+      300,
+      {.min = 0, .max = 3600000}};
 
   // --- gateway
   Property<std::string> gateway_listen{this,

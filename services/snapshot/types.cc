@@ -123,6 +123,8 @@ Status check_parts(const StateIdentity& identity, std::span<const std::byte> fix
   return {};
 }
 
+Hash128 shared_name_space() { return hash128(std::as_bytes(std::span(std::string_view("shared")))); }
+
 std::string_view kind_name(SnapshotKind kind) {
   switch (kind) {
     case SnapshotKind::kRoot:

@@ -21,6 +21,9 @@
 
 namespace strata::snapshot {
 
+// Namespace of the roots that the operator declared shared: seen from every other one.
+Hash128 shared_name_space();
+
 using SnapshotId =
     Hash128;  // names a state: the same tokens under the same identity and namespace have the same id
 
