@@ -11,7 +11,6 @@
 namespace strata::cache_manager {
 
 using snapshot::SnapshotId;
-using snapshot::SnapshotInfo;
 using snapshot::Tier;
 using std::chrono::milliseconds;
 

@@ -100,8 +100,9 @@ class Pattern {
   // Half of the tokens are the system prompt, which stays.
   Status compact() {
     for (uint32_t i = 0; i < plan_.conversations; ++i) {
-      const ProbeMessage system = message("system", plan_.tokens / 2);
-      Conversation conversation = begin(plan_.tokens - plan_.tokens / 2, kQuestionTokens);
+      const uint32_t half = plan_.tokens / 2;
+      const ProbeMessage system = message("system", half);
+      Conversation conversation = begin(plan_.tokens - half, kQuestionTokens);
       conversation.messages.insert(conversation.messages.begin(), system);
       TRY_OK(send("cold", conversation));
       for (uint32_t round = 0; round < plan_.rounds; ++round) {
