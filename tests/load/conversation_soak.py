@@ -118,7 +118,7 @@ class Soak:
         while time.monotonic() < deadline:
             time.sleep(self.random.uniform(0.5, 15))
             name = self.random.choice(PROCESSES)
-            before = {each["id"] for each in self.wait_ready()["snapshots"] if each["on_disk"]}
+            before = {each["id"] for each in self.wait_ready()["snapshots"] if "disk" in each["tiers"]}
             self.cluster.kill(name)
             self.counts[name] += 1
             listed = self.wait_ready()

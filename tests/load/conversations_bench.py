@@ -1,0 +1,128 @@
+"""What parked conversations cost and bring, beside what `strata probe` measures of one cluster.
+
+    tests/load/conversations_bench.py disk [--tokens 1500]      # first token of conversations from disk after a restart, over their cold read
+    tests/load/conversations_bench.py rotation                  # 20 conversations against a budget of 5: stored bytes, memory of the processes
+
+All take --set PATH=VALUE and --json. Not tests: figures belong into docs/conversations.md, together with the machine they were measured on.
+"""
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cluster"))
+from support import Cluster, strata, wait_for  # noqa: E402
+
+
+def run_json(*arguments):
+    result = strata(*arguments, timeout=600)
+    if result.returncode != 0:
+        raise SystemExit(f"strata {' '.join(arguments)}: {result.stderr}")
+    return json.loads(result.stdout)
+
+
+def listed(cluster):
+    return run_json("conversations", "list", "--json", "--run-dir", cluster.run_dir)
+
+
+def probe(cluster, arguments):
+    return run_json("probe", "alternate", "--run-dir", cluster.run_dir, "--conversations", str(arguments.conversations), "--tokens",
+                    str(arguments.tokens), "--rounds", "1", "--seed", str(arguments.seed), "--json")
+
+
+# --- disk
+
+def measure_disk(arguments):
+    """The same conversations in two clusters, one after the other, with one folder."""
+    with tempfile.TemporaryDirectory(prefix="strata-test-") as folder:
+        settings = {"engine.sequences": "1", "conversations.disk_folder": os.path.join(folder, "parked"), **arguments.settings}
+        with Cluster(settings) as cluster:
+            before = probe(cluster, arguments)
+
+            def written():
+                snapshots = listed(cluster)["snapshots"]
+                return snapshots and all("disk" in each["tiers"] for each in snapshots if each["kind"] != "interval")
+            wait_for(written, 60, "everything is on disk")
+        with Cluster(settings) as cluster:
+            wait_for(lambda: listed(cluster)["snapshots"], 30, "the disk tier offers its snapshots")
+            after = probe(cluster, arguments)
+    return {"cold_ttft_s": before["cold_ttft_s"], "from_memory_ttft_s": before["switched_ttft_s"], "from_disk_ttft_s": after["cold_ttft_s"],
+            "from_memory_over_cold": before["switched_ttft_s"] / before["cold_ttft_s"],
+            "from_disk_over_cold": after["cold_ttft_s"] / before["cold_ttft_s"]}
+
+
+def print_disk(result):
+    print(f"first token: cold {result['cold_ttft_s'] * 1e3:.0f} ms, from memory {result['from_memory_ttft_s'] * 1e3:.0f} ms "
+          f"({result['from_memory_over_cold']:.1%}), from disk after a restart {result['from_disk_ttft_s'] * 1e3:.0f} ms ({result['from_disk_over_cold']:.1%})")
+
+
+# --- rotation
+
+def memory_of(cluster, name):
+    """Bytes of the process that no file backs: its own and shared memory."""
+    with open(f"/proc/{cluster.process_of(name)['pid']}/status") as file:
+        fields = dict(line.split(":", 1) for line in file if line.startswith(("RssAnon", "RssShmem")))
+    return sum(int(value.split()[0]) * 1024 for value in fields.values())
+
+
+def ask(cluster, number, tokens):
+    words = " ".join(f"word{(number * 7919 + place * 104729) % 9973}" for place in range(tokens // 4))
+    status, answer, _ = cluster.request("POST", "/v1/chat/completions", {
+        "messages": [{"role": "user", "content": f"{number}: {words}"}], "temperature": 0, "max_tokens": 12})
+    if status != 200:
+        raise SystemExit(f"chat: {status} {answer}")
+    return answer["choices"][0]["message"]["content"]
+
+
+def measure_rotation(arguments):
+    settings = {"engine.sequences": "1", "conversations.disk_budget": "0", "conversations.park_after_ms": "0", **arguments.settings}
+    with Cluster(settings) as cluster:
+        ask(cluster, 0, arguments.tokens)
+        wait_for(lambda: listed(cluster)["snapshots"], 30, "one is parked")
+        time.sleep(0.5)
+        one = listed(cluster)["memory"]["used_bytes"]
+    budget = 5 * one
+    most = {"stored": 0, "cache-manager": 0}
+    with Cluster({**settings, "conversations.ram_budget": str(budget)}) as cluster:
+        idle = memory_of(cluster, "cache-manager")
+        first = [ask(cluster, number, arguments.tokens) for number in range(20)]
+        wrong = 0
+        for _ in range(arguments.rounds):
+            for number in range(20):
+                wrong += ask(cluster, number, arguments.tokens) != first[number]
+                most["stored"] = max(most["stored"], listed(cluster)["memory"]["used_bytes"])
+                most["cache-manager"] = max(most["cache-manager"], memory_of(cluster, "cache-manager") - idle)
+        evicted = sum(value for (name, labels), value in cluster.metrics().items()
+                      if name == "strata_conv_evictions_total" and ("tier", "ram") in labels)
+    return {"budget_bytes": budget, "stored_bytes_most": most["stored"], "cache_manager_grown_most": most["cache-manager"], "evictions": evicted,
+            "wrong_answers": wrong, "stored_over_budget": most["stored"] / budget, "grown_over_budget": most["cache-manager"] / budget}
+
+
+def print_rotation(result):
+    print(f"budget {result['budget_bytes'] / 2**20:.1f} MiB; stored at most {result['stored_over_budget']:.1%} of it, the cache manager's memory grew by at most "
+          f"{result['grown_over_budget']:.1%} of it; {result['evictions']:.0f} evictions, {result['wrong_answers']} wrong answers")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("disk", "rotation"))
+    parser.add_argument("--tokens", type=int, default=1500, help="of each conversation (default: 1500)")
+    parser.add_argument("--conversations", type=int, default=4, help="for disk (default: 4)")
+    parser.add_argument("--rounds", type=int, default=2, help="for rotation (default: 2)")
+    parser.add_argument("--seed", type=int, default=1, help="for disk: of the texts (default: 1)")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", dest="settings")
+    parser.add_argument("--json", action="store_true", help="one JSON object for programs")
+    arguments = parser.parse_args()
+    arguments.settings = dict(setting.split("=", 1) for setting in arguments.settings)
+    measure, show = {"disk": (measure_disk, print_disk), "rotation": (measure_rotation, print_rotation)}[arguments.what]
+    result = measure(arguments)
+    if arguments.json:
+        print(json.dumps(result))
+    else:
+        show(result)
+
+
+if __name__ == "__main__":
+    main()
