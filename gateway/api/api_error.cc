@@ -66,7 +66,41 @@ ApiError shutting_down() {
           .retry_after_s = 5};
 }
 
-std::string error_json(const ApiError& error) {
+namespace {
+
+// Anthropic names its errors by what the client can do about them.
+std::string_view anthropic_type(const ApiError& error) {
+  switch (error.status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return error.status >= 500 ? "api_error" : "invalid_request_error";
+  }
+}
+
+std::string anthropic_error_json(const ApiError& error) {
+  boost::json::object detail, body;
+  detail["type"] = anthropic_type(error);
+  detail["message"] = error.message;
+  body["type"] = "error";
+  body["error"] = std::move(detail);
+  return to_json(body);
+}
+
+}  // namespace
+
+std::string error_json(const ApiError& error, Dialect dialect) {
+  if (dialect == Dialect::kAnthropic) return anthropic_error_json(error);
   boost::json::object detail;
   detail["message"] = error.message;
   detail["type"] = error.type;

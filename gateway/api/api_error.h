@@ -1,7 +1,7 @@
 #pragma once
-// What a client is told when a request cannot be served: an HTTP status and OpenAI's error object
-// {"error":{"message","type","param","code"}} (api-cases, rule B31). The text never holds raw input beyond an
-// escaped snippet.
+// What a client is told when a request cannot be served: an HTTP status and the error object of its dialect,
+// OpenAI's {"error":{"message","type","param","code"}} or Anthropic's {"type":"error","error":{"type",
+// "message"}} (api-cases, rule B31). The text never holds raw input beyond an escaped snippet.
 
 #include <cstdint>
 #include <optional>
@@ -9,6 +9,8 @@
 #include <tl/expected.hpp>
 
 namespace strata::gateway {
+
+enum class Dialect : uint8_t { kOpenAi, kAnthropic };
 
 struct ApiError {
   uint32_t status = 400;
@@ -33,6 +35,6 @@ ApiError engine_failed(std::string message);
 ApiError shutting_down();
 
 // The body of the response; the same object goes into a stream that has already begun.
-std::string error_json(const ApiError& error);
+std::string error_json(const ApiError& error, Dialect dialect);
 
 }  // namespace strata::gateway

@@ -5,70 +5,13 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/string.hpp>
 
+#include "gateway/api/content.h"
 #include "gateway/api/field_reader.h"
 #include "gateway/api/json_text.h"
 
 namespace strata::gateway {
 
 namespace {
-
-constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
-constexpr std::string_view kOmittedImage = "[image omitted]";
-
-struct Part {
-  std::string text = {};
-  bool image = false;
-};
-
-ApiResult<Part> read_part(const boost::json::value& value, const std::string& where) {
-  if (!value.is_object()) {
-    return tl::unexpected(
-        invalid_request(fmt::format("{} must be an object, got {}", where, describe(value)), where));
-  }
-  FieldReader fields(value.get_object(), where + ".");
-  std::string_view type = fields.string("type").value_or("");
-  Part part;
-  if (type == "text" || type == "input_text" || type == "output_text") {
-    auto text = fields.string("text");
-    if (!text) fields.fail("text", fmt::format("{}.text is missing", where));
-    part.text = text.value_or("");
-  } else if (type == "refusal") {
-    part.text = fields.string("refusal").value_or("");
-  } else if (type == "image_url" || type == "input_image" || type == "image") {
-    part = {.text = std::string(kOmittedImage), .image = true};
-  } else {
-    fields.fail("type", fmt::format("{}.type: {} is not supported; expected \"text\"", where, snippet(type)));
-  }
-  if (fields.failed()) return fields.error();
-  return part;
-}
-
-struct Content {
-  std::string text = {};
-  bool present = false;
-  bool has_image = false;
-};
-
-// A string, null, nothing, or parts, which are put together without a separator.
-ApiResult<Content> read_content(const boost::json::object& message, const std::string& where) {
-  const boost::json::value* value = message.if_contains("content");
-  if (value == nullptr || value->is_null()) return Content{};
-  if (value->is_string()) return Content{.text = std::string(value->get_string()), .present = true};
-  const std::string place = where + ".content";
-  if (!value->is_array()) {
-    return tl::unexpected(invalid_request(
-        fmt::format("{} must be a string or an array of parts, got {}", place, describe(*value)), place));
-  }
-  Content content{.present = true};
-  std::size_t index = 0;
-  for (const auto& element : value->get_array()) {
-    auto part = read_part(element, fmt::format("{}[{}]", place, index++));
-    if (!part) return tl::unexpected(std::move(part).error());
-    content.text += part->text;
-    content.has_image |= part->image;
-  }
-  return content;
-}
 
 ApiResult<boost::json::object> read_call(const boost::json::object& function, const std::string& where) {
   FieldReader fields(function, where + ".");
@@ -136,22 +79,6 @@ ApiResult<boost::json::array> read_tool_calls(const boost::json::object& message
   return calls;
 }
 
-// Some agents put a line into the system prompt that changes with every request; it would spoil every prefix
-// (rule B11).
-std::string without_billing_lines(const std::string& text) {
-  if (text.find(kBillingHeader) == std::string::npos) return text;
-  std::string out;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    std::size_t end = text.find('\n', begin);
-    end = end == std::string::npos ? text.size() : end + 1;
-    std::string_view line = std::string_view(text).substr(begin, end - begin);
-    if (!line.starts_with(kBillingHeader)) out += line;
-    begin = end;
-  }
-  return out;
-}
-
 std::string_view internal_role(std::string_view role) {
   if (role == "developer") return "system";
   if (role == "function") return "tool";
@@ -179,7 +106,7 @@ ApiResult<Normalised> normalise(const boost::json::object& message, const std::s
                             where, snippet(*given_role)));
     return fields.error();
   }
-  auto content = read_content(message, where);
+  auto content = read_content(message.if_contains("content"), where + ".content");
   if (!content) return tl::unexpected(std::move(content).error());
   if (!content->present && (role == "user" || role == "system")) {
     fields.fail("content", fmt::format("{}.content is missing", where));
@@ -203,6 +130,15 @@ ApiResult<Normalised> normalise(const boost::json::object& message, const std::s
 
 }  // namespace
 
+ApiError image_refused(std::string where) {
+  return invalid_request(where + ": images are not supported by this version", where);
+}
+
+bool ends_in_open_answer(const boost::json::array& list) {
+  const boost::json::object& last = list.back().get_object();
+  return last.at("role") == "assistant" && !last.contains("tool_calls");
+}
+
 ApiResult<Messages> normalise_messages(const boost::json::value* value) {
   if (value == nullptr || value->is_null())
     return tl::unexpected(invalid_request("messages is missing", "messages"));
@@ -225,14 +161,13 @@ ApiResult<Messages> normalise_messages(const boost::json::value* value) {
     // An image in an old turn must not make every later turn fail (rule B17); the newest question needs its
     // image.
     if (one->has_image && i + 1 == list.size()) {
-      return tl::unexpected(invalid_request("images are not supported by this version", where + ".content"));
+      return tl::unexpected(image_refused(where + ".content"));
     }
     messages.list.push_back(std::move(one->message));
   }
   if (messages.list.empty())
     return tl::unexpected(invalid_request("messages must hold at least one message", "messages"));
-  const boost::json::object& last = messages.list.back().get_object();
-  messages.continues_answer = last.at("role") == "assistant" && !last.contains("tool_calls");
+  messages.continues_answer = ends_in_open_answer(messages.list);
   return messages;
 }
 

@@ -18,4 +18,9 @@ struct Messages {
 // value: the request's "messages". Errors name the place: messages[2].content[0].type.
 ApiResult<Messages> normalise_messages(const boost::json::value* value);
 
+// What the dialects ask of a list in this form. The first: the newest question needs its image. The second:
+// of a list that is not empty.
+ApiError image_refused(std::string where);
+bool ends_in_open_answer(const boost::json::array& list);
+
 }  // namespace strata::gateway

@@ -37,40 +37,6 @@ std::optional<uint64_t> read_seed(FieldReader& fields) {
   return static_cast<uint64_t>(*number);
 }
 
-std::vector<std::string> read_stop(FieldReader& fields) {
-  const boost::json::value* value = fields.find("stop");
-  if (value == nullptr) return {};
-  std::vector<std::string> stops;
-  if (value->is_string()) {
-    stops.emplace_back(value->get_string());
-  } else if (value->is_array()) {
-    for (const auto& element : value->get_array()) {
-      if (!element.is_string()) {
-        fields.fail("stop", fmt::format("stop must be a string or an array of strings, got {} in it",
-                                        describe(element)));
-        return {};
-      }
-      stops.emplace_back(element.get_string());
-    }
-  } else {
-    fields.fail("stop",
-                fmt::format("stop must be a string or an array of strings, got {}", describe(*value)));
-    return {};
-  }
-  if (stops.size() > kStopStringsMax) {
-    fields.fail("stop",
-                fmt::format("stop may hold at most {} strings, got {}", kStopStringsMax, stops.size()));
-  }
-  for (const std::string& stop : stops) {
-    if (stop.empty()) fields.fail("stop", "a stop string must not be empty");
-    if (stop.size() > kStopBytesMax) {
-      fields.fail("stop",
-                  fmt::format("a stop string may have at most {} bytes, got {}", kStopBytesMax, stop.size()));
-    }
-  }
-  return stops;
-}
-
 std::vector<std::pair<int32_t, float>> read_logit_bias(FieldReader& fields, uint32_t vocab) {
   const boost::json::object* object = fields.object("logit_bias");
   if (object == nullptr) return {};
@@ -99,7 +65,53 @@ std::vector<std::pair<int32_t, float>> read_logit_bias(FieldReader& fields, uint
   return biases;
 }
 
-SamplingFields read_sampling(FieldReader& fields, uint32_t vocab) {
+// -1 means "what the context leaves", as null does.
+std::optional<uint32_t> read_cap(FieldReader& fields, std::string_view name) {
+  auto cap = fields.integer(name, -1, std::numeric_limits<int32_t>::max());
+  if (!cap || *cap == -1) return {};
+  if (*cap == 0) {
+    fields.fail(name, fmt::format("{} must be at least 1, got 0", name));
+    return {};
+  }
+  return static_cast<uint32_t>(*cap);
+}
+
+}  // namespace
+
+std::vector<std::string> read_stop_strings(FieldReader& fields, std::string_view name, uint32_t count_max) {
+  const boost::json::value* value = fields.find(name);
+  if (value == nullptr) return {};
+  std::vector<std::string> stops;
+  if (value->is_string()) {
+    stops.emplace_back(value->get_string());
+  } else if (value->is_array()) {
+    for (const auto& element : value->get_array()) {
+      if (!element.is_string()) {
+        fields.fail(name, fmt::format("{} must be a string or an array of strings, got {} in it", name,
+                                      describe(element)));
+        return {};
+      }
+      stops.emplace_back(element.get_string());
+    }
+  } else {
+    fields.fail(name,
+                fmt::format("{} must be a string or an array of strings, got {}", name, describe(*value)));
+    return {};
+  }
+  if (stops.size() > count_max) {
+    fields.fail(name, fmt::format("{} may hold at most {} strings, got {}", name, count_max, stops.size()));
+  }
+  for (const std::string& stop : stops) {
+    if (stop.empty()) fields.fail(name, "a stop string must not be empty");
+    if (stop.size() > kStopBytesMax) {
+      fields.fail(name,
+                  fmt::format("a stop string may have at most {} bytes, got {}", kStopBytesMax, stop.size()));
+    }
+  }
+  return stops;
+}
+
+SamplingFields read_sampling_fields(FieldReader& fields, uint32_t vocab) {
   SamplingFields sampling;
   sampling.temperature = narrow(fields.number("temperature", {.min = 0, .max = 2}));
   sampling.top_p = narrow(fields.number("top_p", {.min = 0, .max = 1, .above_min = true}));
@@ -120,19 +132,6 @@ SamplingFields read_sampling(FieldReader& fields, uint32_t vocab) {
   return sampling;
 }
 
-// -1 means "what the context leaves", as null does.
-std::optional<uint32_t> read_cap(FieldReader& fields, std::string_view name) {
-  auto cap = fields.integer(name, -1, std::numeric_limits<int32_t>::max());
-  if (!cap || *cap == -1) return {};
-  if (*cap == 0) {
-    fields.fail(name, fmt::format("{} must be at least 1, got 0", name));
-    return {};
-  }
-  return static_cast<uint32_t>(*cap);
-}
-
-}  // namespace
-
 CommonFields read_common_fields(FieldReader& fields, uint32_t vocab) {
   CommonFields common;
   common.model = fields.string("model").value_or("");
@@ -148,8 +147,8 @@ CommonFields read_common_fields(FieldReader& fields, uint32_t vocab) {
     fields.fail("n",
                 fmt::format("n must be 1: several choices are not supported by this version, got {}", *n));
   }
-  common.sampling = read_sampling(fields, vocab);
-  common.stop = read_stop(fields);
+  common.sampling = read_sampling_fields(fields, vocab);
+  common.stop = read_stop_strings(fields, "stop", kStopStringsMax);
   auto max_completion_tokens = read_cap(fields, "max_completion_tokens");
   auto max_tokens = read_cap(fields, "max_tokens");
   common.max_tokens = max_completion_tokens ? max_completion_tokens : max_tokens;

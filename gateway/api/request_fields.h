@@ -1,5 +1,5 @@
 #pragma once
-// What /v1/chat/completions and /v1/completions have in common: sampling, caps, stop strings, streaming. One
+// What the generating endpoints have in common: sampling, caps, stop strings, streaming. One
 // place, so that every field means the same everywhere (rule A9). docs/api.md lists the fields; a test
 // compares.
 
@@ -38,5 +38,10 @@ struct CommonFields {
 
 // Everything but logprobs, whose form differs. vocab: token ids in logit_bias must be below it.
 CommonFields read_common_fields(FieldReader& fields, uint32_t vocab);
+
+// Parts of it, for dialects in which the rest has another form.
+SamplingFields read_sampling_fields(FieldReader& fields, uint32_t vocab);
+// A string or an array of strings; count_max: how many.
+std::vector<std::string> read_stop_strings(FieldReader& fields, std::string_view name, uint32_t count_max);
 
 }  // namespace strata::gateway

@@ -282,7 +282,14 @@ TEST(ToolsTest, OffersWhatTheChoiceAllowsAndDropsHostedOnes) {
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().param, "tool_choice");
   auto forced = choose(R"("required")");
-  ASSERT_FALSE(forced) << "accepted, but nothing would keep the model to it";
+  ASSERT_TRUE(forced) << forced.error().message;
+  EXPECT_TRUE(forced->tools.rule.required);
+  EXPECT_TRUE(forced->tools.rule.named.empty());
+  auto named = choose(R"({"type":"function","function":{"name":"get_time"}})");
+  ASSERT_TRUE(named) << named.error().message;
+  EXPECT_EQ(named->tools.rule.named, "get_time");
+  EXPECT_FALSE(offered->tools.rule.required || offered->tools.rule.one);
+  EXPECT_TRUE(chat_with(tools + R"(,"parallel_tool_calls":false)")->tools.rule.one);
 }
 
 TEST(CompletionRequestTest, TakesTextTokensAndSeveralPrompts) {
@@ -363,6 +370,10 @@ TEST(RequestFieldsTest, EveryFieldIsInTheDocumentation) {
                             "enable_thinking",
                             "response_format",
                             "return_progress",
+                            "system",
+                            "stop_sequences",
+                            "thinking",
+                            "disable_parallel_tool_use",
                             "echo",
                             "suffix",
                             "best_of",

@@ -12,6 +12,19 @@ namespace {
 
 constexpr std::size_t kToolNameBytesMax = 128;
 
+// What a tool is in either dialect. where: "tools[0].function.", for errors.
+bool check_function(FieldReader& fields, const boost::json::object& function, const std::string& where) {
+  FieldReader inner(function, where);
+  auto name = inner.string("name");
+  if (!name || name->empty() || name->size() > kToolNameBytesMax) {
+    inner.fail("name", fmt::format("{}name must be a string of 1 to {} bytes", where, kToolNameBytesMax));
+  }
+  inner.string("description");
+  inner.object("parameters");
+  if (inner.failed()) fields.fail(inner.error().value());
+  return !inner.failed();
+}
+
 // Adds one element of `tools`, or says what is wrong with it.
 void read_tool(FieldReader& fields, const boost::json::value& value, const std::string& where, Tools& tools) {
   if (!value.is_object()) {
@@ -33,18 +46,7 @@ void read_tool(FieldReader& fields, const boost::json::value& value, const std::
     fields.fail(tool.error().value());
     return;
   }
-  FieldReader inner(*function, where + ".function.");
-  auto name = inner.string("name");
-  if (!name || name->empty() || name->size() > kToolNameBytesMax) {
-    inner.fail("name",
-               fmt::format("{}.function.name must be a string of 1 to {} bytes", where, kToolNameBytesMax));
-  }
-  inner.string("description");
-  inner.object("parameters");
-  if (inner.failed()) {
-    fields.fail(inner.error().value());
-    return;
-  }
+  if (!check_function(fields, *function, where + ".function.")) return;
   tools.offered.push_back(value);
 }
 
@@ -64,6 +66,18 @@ std::string_view named_function(const boost::json::value& choice) {
   return FieldReader(*function).string("name").value_or("");
 }
 
+// What both dialects ask of a choice that forces a call. name: empty if any tool will do.
+void force(FieldReader& fields, Tools& tools, std::string_view name) {
+  if (tools.offered.empty()) {
+    fields.fail("tool_choice", "tool_choice needs tools");
+  } else if (!name.empty() && !offers(tools, name)) {
+    fields.fail("tool_choice",
+                fmt::format("tool_choice names {}, which is not among the tools", snippet(name)));
+  }
+  tools.rule.required = true;
+  tools.rule.named = name;
+}
+
 void apply_choice(FieldReader& fields, Tools& tools) {
   const boost::json::value* choice = fields.find("tool_choice");
   if (choice == nullptr) return;
@@ -78,15 +92,69 @@ void apply_choice(FieldReader& fields, Tools& tools) {
     fields.fail("tool_choice",
                 fmt::format("tool_choice must be \"none\", \"auto\", \"required\" or name a function, got {}",
                             describe(*choice)));
-  } else if (tools.offered.empty()) {
-    fields.fail("tool_choice", "tool_choice needs tools");
-  } else if (!name.empty() && !offers(tools, name)) {
+    return;
+  }
+  force(fields, tools, name);
+}
+
+// Calls f(element, place) for each element of the array `tools`.
+template <class F>
+void for_each_tool(FieldReader& fields, F f) {
+  const boost::json::value* list = fields.find("tools");
+  if (list == nullptr) return;
+  if (!list->is_array()) {
+    fields.fail("tools", fmt::format("tools must be an array, got {}", describe(*list)));
+    return;
+  }
+  std::size_t index = 0;
+  for (const auto& element : list->get_array()) f(element, fmt::format("tools[{}]", index++));
+}
+
+// An element in Anthropic's form, as the template gets it.
+void read_message_tool(FieldReader& fields, const boost::json::value& value, const std::string& where,
+                       Tools& tools) {
+  if (!value.is_object()) {
+    fields.fail("tools", fmt::format("{} must be an object, got {}", where, describe(value)));
+    return;
+  }
+  FieldReader tool(value.get_object(), where + ".");
+  const std::string_view type = tool.string("type").value_or("custom");
+  if (!tool.failed() && type != "custom") {
+    tools.dropped.emplace_back(type);
+    return;
+  }
+  boost::json::object function, out;
+  if (auto name = tool.string("name")) function["name"] = *name;
+  if (auto description = tool.string("description")) function["description"] = *description;
+  if (const auto* schema = tool.object("input_schema")) function["parameters"] = *schema;
+  if (tool.failed()) {
+    fields.fail(tool.error().value());
+    return;
+  }
+  if (!check_function(fields, function, where + ".")) return;
+  out["type"] = "function";
+  out["function"] = std::move(function);
+  tools.offered.push_back(std::move(out));
+}
+
+void apply_message_choice(FieldReader& fields, Tools& tools) {
+  const boost::json::object* choice = fields.object("tool_choice");
+  if (choice == nullptr) return;
+  FieldReader nested(*choice, "tool_choice.");
+  const std::string_view type = nested.string("type").value_or("");
+  const std::string_view name = nested.string("name").value_or("");
+  tools.rule.one = nested.boolean("disable_parallel_tool_use").value_or(false);
+  if (nested.failed()) {
+    fields.fail(nested.error().value());
+  } else if (type == "none") {
+    tools.offered.clear();
+  } else if (type == "any") {
+    force(fields, tools, {});
+  } else if (type == "tool" && !name.empty()) {
+    force(fields, tools, name);
+  } else if (type != "auto") {
     fields.fail("tool_choice",
-                fmt::format("tool_choice names {}, which is not among the tools", snippet(name)));
-  } else {
-    // Nothing could keep the model to it yet; an answer without the call would be a silent lie (rule B18).
-    fields.fail("tool_choice",
-                "a forced tool_choice is not supported by this version; \"auto\" and \"none\" are");
+                "tool_choice must have the type \"auto\", \"any\", \"none\", or \"tool\" and a name");
   }
 }
 
@@ -94,17 +162,20 @@ void apply_choice(FieldReader& fields, Tools& tools) {
 
 Tools read_tools(FieldReader& fields) {
   Tools tools;
-  if (const boost::json::value* list = fields.find("tools")) {
-    if (!list->is_array()) {
-      fields.fail("tools", fmt::format("tools must be an array, got {}", describe(*list)));
-      return tools;
-    }
-    std::size_t index = 0;
-    for (const auto& element : list->get_array())
-      read_tool(fields, element, fmt::format("tools[{}]", index++), tools);
-  }
-  fields.boolean("parallel_tool_calls");
+  for_each_tool(fields, [&](const auto& element, const std::string& where) {
+    read_tool(fields, element, where, tools);
+  });
+  tools.rule.one = !fields.boolean("parallel_tool_calls").value_or(true);
   if (!fields.failed()) apply_choice(fields, tools);
+  return tools;
+}
+
+Tools read_message_tools(FieldReader& fields) {
+  Tools tools;
+  for_each_tool(fields, [&](const auto& element, const std::string& where) {
+    read_message_tool(fields, element, where, tools);
+  });
+  if (!fields.failed()) apply_message_choice(fields, tools);
   return tools;
 }
 

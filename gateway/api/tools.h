@@ -1,5 +1,5 @@
 #pragma once
-// The tools of a chat request and what tool_choice makes of them.
+// The tools of a request and what tool_choice makes of them, in either dialect.
 
 #include <boost/json/array.hpp>
 #include <string>
@@ -9,12 +9,23 @@
 
 namespace strata::gateway {
 
+// Which calls the answer must or may hold.
+struct CallRule {
+  bool required = false;   // at least one call
+  std::string named = {};  // exactly one, of this tool
+  bool one = false;        // at most one
+};
+
 struct Tools {
   boost::json::array offered;        // as the template gets them; empty: none
   std::vector<std::string> dropped;  // "web_search": types that only a hosted service could run (rule B8)
+  CallRule rule = {};
 };
 
 // Reads tools, tool_choice and parallel_tool_calls; faults go to `fields`.
 Tools read_tools(FieldReader& fields);
+// The same of Anthropic's form: {"name", "description", "input_schema"}, tool_choice
+// {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}.
+Tools read_message_tools(FieldReader& fields);
 
 }  // namespace strata::gateway

@@ -1,6 +1,9 @@
 #include "gateway/generation/answer.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "services/base/check.h"
 
 namespace strata::gateway {
 
@@ -30,11 +33,23 @@ Answer::Answer(const tokenizer::Tokenizer& tokenizer, AnswerOptions options)
     think_open_ = tokenizer.find_token(kThinkOpen);
     think_close_ = tokenizer.find_token(kThinkClose);
   }
+  if (options_.calls.parse) {
+    call_open_ = tokenizer.find_token(kCallOpen);
+    call_close_ = tokenizer.find_token(kCallClose);
+  }
+  if (options_.calls.begun) {
+    std::vector<AnswerPiece> none;
+    open_call(none);
+    call_->push(*options_.calls.begun, none);
+    CHECK(none.empty(), "the prompt must leave the call's arguments to the model");
+  }
 }
 
 void Answer::push(const GeneratedToken& token, std::vector<AnswerPiece>& out) {
   if (ended_ || guard_against_loop(token.id)) return;
-  if (in_thinking_) {
+  if (call_) {
+    push_call(token.id, out);
+  } else if (in_thinking_) {
     ++reasoning_tokens_;
     if (token.id == think_close_) {
       detokenizer_.finish();
@@ -49,16 +64,76 @@ void Answer::push(const GeneratedToken& token, std::vector<AnswerPiece>& out) {
     detokenizer_.finish();
     in_thinking_ = true;
     skip_newlines_ = true;
+  } else if (token.id == call_open_ && call_open_ >= 0) {
+    open_call(out);
   } else if (token.id != think_open_ && token.id != think_close_) {
     // A stray mark in the middle of the answer is neither thinking nor text.
     push_content(token, out);
   }
 }
 
-void Answer::finish(std::vector<AnswerPiece>& out) {
+void Answer::finish(AnswerEnd end, std::vector<AnswerPiece>& out) {
   detokenizer_.finish();
-  held_newlines_.clear();
+  if (call_) close_call(end, out);
+  if (in_thinking_) held_newlines_.clear();
   show_content(stops_.flush(), /*last=*/true, out);
+}
+
+// Line breaks in front of a call belong to its mark, as they do in the template.
+void Answer::open_call(std::vector<AnswerPiece>& out) {
+  detokenizer_.finish();
+  show_content(stops_.flush(), /*last=*/false, out);
+  shown_bytes_ += held_newlines_.size();
+  newlines_before_call_ = std::exchange(held_newlines_, {});
+  std::erase_if(waiting_, [this](const WaitingScore& waiting) { return waiting.begin < shown_bytes_; });
+  call_.emplace(calls_begun_++, options_.calls.strings);
+}
+
+void Answer::push_call(int32_t id, std::vector<AnswerPiece>& out) {
+  if (id == call_close_) {
+    detokenizer_.finish();
+    close_call({}, out);
+  } else if (tokenizer_->token_type(id) != tokenizer::TokenType::kControl) {
+    call_->push(detokenizer_.push(id), out);
+  }
+}
+
+// end: of the answer, if it ended inside the call. What is no call stays text, marks included, so that nobody
+// loses it; of a call that was cut off nothing is left but what a stream has shown (rule B24).
+void Answer::close_call(std::optional<AnswerEnd> end, std::vector<AnswerPiece>& out) {
+  const bool complete = call_->close(out), shown = call_->shown();
+  if (complete) {
+    ++calls_;
+    skip_newlines_ = true;
+    if (options_.calls.one) ended_ = AnswerEnd::kOneCall;
+    show_raw(std::string(call_->untold()), out);
+  } else if (end && *end != AnswerEnd::kStopToken) {
+    if (shown) out.push_back(call_end(AnswerPiece::Fault::kCut));
+  } else {
+    malformed_call_ = true;
+    std::string told = newlines_before_call_;
+    told += kCallOpen;
+    told += call_->told();
+    if (shown) {
+      out.push_back(call_end(AnswerPiece::Fault::kMalformed));
+      out.back().text = std::exchange(told, {});
+    }
+    told += call_->untold();
+    if (!end) told += kCallClose;
+    show_raw(std::move(told), out);
+  }
+  if (!shown && !complete) --calls_begun_;
+  call_.reset();
+}
+
+AnswerPiece Answer::call_end(AnswerPiece::Fault fault) const {
+  return {.kind = AnswerPiece::Kind::kCallEnd, .call = calls_begun_ - 1, .fault = fault};
+}
+
+// Text beside the stop strings and the scores.
+void Answer::show_raw(std::string text, std::vector<AnswerPiece>& out) {
+  has_content_ |= !text.empty();
+  append_text(out, AnswerPiece::Kind::kContent, std::move(text));
 }
 
 void Answer::push_reasoning(int32_t id, std::vector<AnswerPiece>& out) {
@@ -104,6 +179,12 @@ void Answer::push_content(const GeneratedToken& token, std::vector<AnswerPiece>&
 }
 
 void Answer::show_content(std::string text, bool last, std::vector<AnswerPiece>& out) {
+  if (call_open_ >= 0) {
+    text.insert(0, std::exchange(held_newlines_, {}));
+    const std::size_t end = last ? text.size() : text.find_last_not_of('\n') + 1;
+    held_newlines_ = text.substr(end);
+    text.resize(end);
+  }
   shown_bytes_ += text.size();
   AnswerPiece piece{.text = std::move(text)};
   // After a stop string the tokens that made it are not part of the answer; at any other end even tokens

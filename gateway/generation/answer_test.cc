@@ -4,6 +4,7 @@
 
 #include <boost/json/parse.hpp>
 
+#include "gateway/api/json_text.h"
 #include "gateway/generation/answer_format.h"
 #include "gateway/generation/test_tokenizer.h"
 
@@ -26,7 +27,7 @@ class AnswerTest : public ::testing::Test {
       GeneratedToken token{.id = id, .index = index_++, .logprob = -0.5f, .top = {{id, -0.5f}, {7, -2.0f}}};
       answer_->push(token, pieces_);
     }
-    answer_->finish(pieces_);
+    answer_->finish(answer_->ended().value_or(AnswerEnd::kStopToken), pieces_);
   }
   std::string joined(AnswerPiece::Kind kind) const {
     std::string text;
@@ -87,7 +88,7 @@ TEST_F(AnswerTest, MarksWrittenAsOrdinaryTextStayText) {
   EXPECT_EQ(joined(kReasoning), "");
 }
 
-TEST_F(AnswerTest, ControlTokensAreNeverTextAndToolCallMarksAre) {
+TEST_F(AnswerTest, ControlTokensAreNeverTextAndMarksOfCallsAreWhereNoToolsWereOffered) {
   run({.split_thinking = true}, tokens("a<|im_start|>b"));
   EXPECT_EQ(joined(kContent), "ab");
   run({.split_thinking = true}, tokens("<tool_call>\n{}"));
@@ -148,24 +149,29 @@ TEST_F(AnswerTest, KnowsWhetherAPromptEndsInsideTheThinking) {
   EXPECT_FALSE(ends_in_thinking(test_tokenizer(), test_tokenizer().encode_untrusted("<think>")));
 }
 
+boost::json::value event_json(const std::string& event) {
+  return boost::json::parse(event.substr(6, event.find("\n\n") - 6));
+}
+
 const AnswerIdentity kIdentity{
-    .id = "chatcmpl-1", .created = 1700000000, .model = "demo", .fingerprint = "fp_0"};
+    .id = "chatcmpl-1", .request_id = "1", .created = 1700000000, .model = "demo", .fingerprint = "fp_0"};
 
 TEST(ChatFormatTest, ChunksHaveTheShapeThatClientsKnow) {
-  auto format = make_chat_format(kIdentity, {});
+  auto format = make_chat_format(kIdentity, {.include_usage = true});
   EXPECT_EQ(
-      format->begin_chunk(0),
+      format->begin_choice(0),
+      "data: "
       R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"demo","system_fingerprint":"fp_0",)"
-      R"("choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]})");
-  auto reasoning = boost::json::parse(format->piece_chunk(0, {.kind = kReasoning, .text = "hm"}));
+      R"("choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]})"
+      "\n\n");
+  auto reasoning = event_json(format->piece(0, {.kind = kReasoning, .text = "hm"}));
   EXPECT_EQ(reasoning.at("choices").at(0).at("delta").at("reasoning_content"), "hm");
-  auto finish =
-      boost::json::parse(format->finish_chunk(0, {.reason = "stop", .detail = "ended_in_thinking"}));
+  auto finish = event_json(format->finish_choice(0, {.detail = "ended_in_thinking"}));
   EXPECT_TRUE(finish.at("choices").at(0).at("delta").as_object().empty());
   EXPECT_EQ(finish.at("choices").at(0).at("finish_reason"), "stop");
   EXPECT_EQ(finish.at("choices").at(0).at("finish_detail"), "ended_in_thinking");
-  auto usage = boost::json::parse(
-      format->usage_chunk({.prompt_tokens = 5, .completion_tokens = 3, .cached_tokens = 2}));
+  auto usage =
+      event_json(format->end_stream({.prompt_tokens = 5, .completion_tokens = 3, .cached_tokens = 2}));
   EXPECT_TRUE(usage.at("choices").as_array().empty());
   EXPECT_EQ(usage.at("usage").at("total_tokens"), 8);
   EXPECT_EQ(usage.at("usage").at("prompt_tokens_details").at("cached_tokens"), 2);
@@ -173,7 +179,7 @@ TEST(ChatFormatTest, ChunksHaveTheShapeThatClientsKnow) {
 
 TEST(ChatFormatTest, TheWholeAnswerHasReasoningOnlyWhereThereWasSome) {
   auto format = make_chat_format(kIdentity, {});
-  Choice quiet{.content = "Hi.", .finish = {.reason = "stop"}};
+  Choice quiet{.blocks = {{.text = "Hi."}}};
   auto whole = boost::json::parse(format->whole({quiet}, {.prompt_tokens = 1, .completion_tokens = 1}));
   EXPECT_EQ(whole.at("object"), "chat.completion");
   EXPECT_EQ(whole.at("choices").at(0).at("message").at("content"), "Hi.");
@@ -182,22 +188,47 @@ TEST(ChatFormatTest, TheWholeAnswerHasReasoningOnlyWhereThereWasSome) {
   EXPECT_TRUE(whole.at("choices").at(0).at("logprobs").is_null());
 }
 
+TEST(ChatFormatTest, Case14FirstDeltaOfACallHasIdAndNameTheOthersOnlyArguments) {
+  auto format = make_chat_format(kIdentity, {});
+  const AnswerPiece begin{.kind = AnswerPiece::Kind::kCallBegin, .text = "f", .call = 1};
+  const AnswerPiece more{.kind = AnswerPiece::Kind::kCallArguments, .text = "{\"a\"", .call = 1};
+  EXPECT_EQ(
+      to_json(event_json(format->piece(0, begin)).at("choices").at(0).at("delta")),
+      R"({"tool_calls":[{"index":1,"id":"call_1_1","type":"function","function":{"name":"f","arguments":""}}]})");
+  EXPECT_EQ(to_json(event_json(format->piece(0, more)).at("choices").at(0).at("delta")),
+            R"({"tool_calls":[{"index":1,"function":{"arguments":"{\"a\""}}]})");
+  EXPECT_EQ(format->piece(0, {.kind = AnswerPiece::Kind::kCallEnd, .call = 1}), "");
+}
+
+TEST(ChatFormatTest, Case13AWholeAnswerOfCallsAloneHasNullContent) {
+  auto format = make_chat_format(kIdentity, {});
+  Choice choice{.blocks = {{.kind = AnswerPiece::Kind::kCallBegin, .text = R"({"a": 1})", .name = "f"}},
+                .finish = {.reason = Finish::Reason::kToolCalls}};
+  auto entry = event_json("data: " + format->whole({choice}, {}) + "\n\n").at("choices").at(0);
+  EXPECT_EQ(entry.at("finish_reason"), "tool_calls");
+  EXPECT_EQ(to_json(entry.at("message")),
+            R"({"role":"assistant","content":null,"tool_calls":[{"id":"call_1_0","type":"function",)"
+            R"("function":{"name":"f","arguments":"{\"a\": 1}"}}]})");
+  choice.blocks.insert(choice.blocks.begin(), {.text = "I look."});
+  EXPECT_EQ(boost::json::parse(format->whole({choice}, {})).at("choices").at(0).at("message").at("content"),
+            "I look.");
+}
+
 TEST(ChatFormatTest, LogProbabilitiesCarryBytesAndPrintAsTheyAre) {
   auto format = make_chat_format(kIdentity, {.scores = true});
   AnswerPiece piece{.text = "é",
                     .scores = {{.bytes = "\xc3", .logprob = -0.1f, .top = {{"\xc3", -0.1f}}},
                                {.bytes = "\xa9", .logprob = 0}}};
-  const std::string text = format->piece_chunk(0, piece);
+  const std::string text = format->piece(0, piece);
   EXPECT_NE(text.find(R"("token":"�","logprob":-0.1,"bytes":[195])"), std::string::npos) << text;
   EXPECT_NE(text.find(R"("bytes":[169],"top_logprobs":[]})"), std::string::npos) << text;
 }
 
 TEST(CompletionFormatTest, LegacyLogProbabilitiesCountOffsetsInCharactersOverAllChunks) {
   auto format = make_completion_format(kIdentity, {.scores = true});
-  auto first = boost::json::parse(format->piece_chunk(
-      0, {.text = "né", .scores = {{.bytes = "né", .logprob = -1, .top = {{"a", -2.0f}}}}}));
-  auto second =
-      boost::json::parse(format->piece_chunk(0, {.text = "e", .scores = {{.bytes = "e", .logprob = -1}}}));
+  auto first = event_json(
+      format->piece(0, {.text = "né", .scores = {{.bytes = "né", .logprob = -1, .top = {{"a", -2.0f}}}}}));
+  auto second = event_json(format->piece(0, {.text = "e", .scores = {{.bytes = "e", .logprob = -1}}}));
   EXPECT_EQ(first.at("object"), "text_completion");
   EXPECT_EQ(first.at("choices").at(0).at("logprobs").at("text_offset").at(0), 0);
   EXPECT_EQ(first.at("choices").at(0).at("logprobs").at("top_logprobs").at(0).as_object().size(), 2u);

@@ -1,10 +1,12 @@
 // chat.completion and chat.completion.chunk.
 
+#include <fmt/format.h>
+
 #include <boost/json/array.hpp>
 
 #include "gateway/api/json_text.h"
 #include "gateway/api/utf8.h"
-#include "gateway/generation/format_parts.h"
+#include "gateway/generation/openai_format.h"
 
 namespace strata::gateway {
 
@@ -34,49 +36,50 @@ boost::json::object logprobs_json(const std::vector<TokenScore>& scores) {
   return out;
 }
 
-class ChatFormat final : public AnswerFormat {
+constexpr AnswerPiece::Kind kCallBegin = AnswerPiece::Kind::kCallBegin;
+
+class ChatFormat final : public OpenAiFormat {
  public:
   ChatFormat(AnswerIdentity identity, FormatOptions options)
-      : AnswerFormat(std::move(identity)), options_(options) {}
+      : OpenAiFormat(std::move(identity), options, "chat.completion.chunk") {}
 
-  std::string begin_chunk(uint32_t choice) const override {
+  std::string begin_choice(uint32_t choice) override {
     boost::json::object delta;
     delta["role"] = "assistant";
     delta["content"] = "";
-    return chunk(choice, std::move(delta), nullptr);
+    return chunk(with_delta(choice, std::move(delta)));
   }
 
-  std::string piece_chunk(uint32_t choice, const AnswerPiece& piece) override {
+  std::string piece(uint32_t choice, const AnswerPiece& piece) override {
+    if (piece.kind == AnswerPiece::Kind::kCallEnd) return {};
     boost::json::object delta;
-    delta[piece.kind == AnswerPiece::Kind::kReasoning ? "reasoning_content" : "content"] = piece.text;
-    return chunk(choice, std::move(delta), &piece);
+    if (is_call(piece.kind)) {
+      boost::json::array calls;
+      calls.push_back(call_delta(piece));
+      delta["tool_calls"] = std::move(calls);
+    } else {
+      delta[piece.kind == AnswerPiece::Kind::kReasoning ? "reasoning_content" : "content"] = piece.text;
+    }
+    boost::json::object entry = with_delta(choice, std::move(delta));
+    if (options_.scores && piece.kind == AnswerPiece::Kind::kContent) {
+      entry["logprobs"] = logprobs_json(piece.scores);
+    }
+    return chunk(std::move(entry));
   }
 
-  std::string finish_chunk(uint32_t choice, const Finish& finish) const override {
-    boost::json::object entry = choice_json(choice, {});
+  std::string finish_choice(uint32_t choice, const Finish& finish) override {
+    boost::json::object entry = empty_choice(choice);
     put_finish(entry, finish);
-    return envelope({std::move(entry)});
-  }
-
-  std::string usage_chunk(const Usage& usage) const override {
-    return usage_chunk_text(identity_, kChunk, usage);
-  }
-
-  std::string progress_chunk(uint32_t choice, const PromptProgress& progress,
-                             uint64_t time_ms) const override {
-    return progress_chunk_text(identity_, kChunk, choice_json(choice, {}), progress, time_ms);
+    return chunk(std::move(entry));
   }
 
   std::string whole(const std::vector<Choice>& choices, const Usage& usage) const override {
-    boost::json::object out = answer_envelope(identity_, "chat.completion");
+    boost::json::object out = envelope("chat.completion");
     boost::json::array list;
     for (uint32_t i = 0; i < choices.size(); ++i) {
-      boost::json::object message, entry;
-      message["role"] = "assistant";
-      message["content"] = choices[i].content;
-      if (!choices[i].reasoning.empty()) message["reasoning_content"] = choices[i].reasoning;
+      boost::json::object entry;
       entry["index"] = i;
-      entry["message"] = std::move(message);
+      entry["message"] = message(choices[i]);
       entry["logprobs"] = options_.scores ? boost::json::value(logprobs_json(choices[i].scores))
                                           : boost::json::value(nullptr);
       put_finish(entry, choices[i].finish);
@@ -88,9 +91,9 @@ class ChatFormat final : public AnswerFormat {
   }
 
  private:
-  static constexpr std::string_view kChunk = "chat.completion.chunk";
+  boost::json::object empty_choice(uint32_t choice) const override { return with_delta(choice, {}); }
 
-  static boost::json::object choice_json(uint32_t choice, boost::json::object delta) {
+  static boost::json::object with_delta(uint32_t choice, boost::json::object delta) {
     boost::json::object entry;
     entry["index"] = choice;
     entry["delta"] = std::move(delta);
@@ -98,23 +101,49 @@ class ChatFormat final : public AnswerFormat {
     return entry;
   }
 
-  std::string envelope(boost::json::object entry) const {
-    boost::json::object out = answer_envelope(identity_, kChunk);
-    boost::json::array choices;
-    choices.push_back(std::move(entry));
-    out["choices"] = std::move(choices);
-    return to_json(out);
+  std::string call_id(uint32_t call) const { return fmt::format("call_{}_{}", identity_.request_id, call); }
+
+  boost::json::object call_json(uint32_t call, std::string_view name, std::string_view arguments) const {
+    boost::json::object function, out;
+    function["name"] = name;
+    function["arguments"] = arguments;
+    out["id"] = call_id(call);
+    out["type"] = "function";
+    out["function"] = std::move(function);
+    return out;
   }
 
-  std::string chunk(uint32_t choice, boost::json::object delta, const AnswerPiece* scored) const {
-    boost::json::object entry = choice_json(choice, std::move(delta));
-    if (options_.scores && scored != nullptr && scored->kind == AnswerPiece::Kind::kContent) {
-      entry["logprobs"] = logprobs_json(scored->scores);
+  // The first delta of a call has everything but the arguments, the others have only a piece of these:
+  // clients put together what they get twice (case 14).
+  boost::json::object call_delta(const AnswerPiece& piece) const {
+    boost::json::object out, function;
+    out["index"] = piece.call;
+    if (piece.kind == kCallBegin) {
+      for (auto& member : call_json(piece.call, piece.text, ""))
+        out[member.key()] = std::move(member.value());
+    } else {
+      function["arguments"] = piece.text;
+      out["function"] = std::move(function);
     }
-    return envelope(std::move(entry));
+    return out;
   }
 
-  FormatOptions options_;
+  boost::json::object message(const Choice& choice) const {
+    const std::string content = choice.text(AnswerPiece::Kind::kContent);
+    const std::string reasoning = choice.text(AnswerPiece::Kind::kReasoning);
+    boost::json::array calls;
+    for (const AnswerBlock& block : choice.blocks) {
+      if (block.kind != kCallBegin) continue;
+      calls.push_back(call_json(static_cast<uint32_t>(calls.size()), block.name, block.text));
+    }
+    boost::json::object out;
+    out["role"] = "assistant";
+    out["content"] =
+        content.empty() && !calls.empty() ? boost::json::value(nullptr) : boost::json::value(content);
+    if (!reasoning.empty()) out["reasoning_content"] = reasoning;
+    if (!calls.empty()) out["tool_calls"] = std::move(calls);
+    return out;
+  }
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include "gateway/api/json_text.h"
 #include "gateway/api/utf8.h"
-#include "gateway/generation/format_parts.h"
+#include "gateway/generation/openai_format.h"
 
 namespace strata::gateway {
 
@@ -33,41 +33,32 @@ boost::json::object legacy_logprobs(const std::vector<TokenScore>& scores, std::
   return out;
 }
 
-class CompletionFormat final : public AnswerFormat {
+class CompletionFormat final : public OpenAiFormat {
  public:
   CompletionFormat(AnswerIdentity identity, FormatOptions options)
-      : AnswerFormat(std::move(identity)), options_(options) {}
+      : OpenAiFormat(std::move(identity), options, kObject) {}
 
-  std::string begin_chunk(uint32_t) const override { return {}; }
+  std::string begin_choice(uint32_t) override { return {}; }
 
-  std::string piece_chunk(uint32_t choice, const AnswerPiece& piece) override {
-    boost::json::object entry = choice_json(choice, piece.text);
+  std::string piece(uint32_t choice, const AnswerPiece& piece) override {
+    boost::json::object entry = with_text(choice, piece.text);
     if (options_.scores) entry["logprobs"] = legacy_logprobs(piece.scores, offsets_[choice]);
-    return envelope(std::move(entry));
+    return chunk(std::move(entry));
   }
 
-  std::string finish_chunk(uint32_t choice, const Finish& finish) const override {
-    boost::json::object entry = choice_json(choice, "");
+  std::string finish_choice(uint32_t choice, const Finish& finish) override {
+    boost::json::object entry = empty_choice(choice);
     put_finish(entry, finish);
-    return envelope(std::move(entry));
-  }
-
-  std::string usage_chunk(const Usage& usage) const override {
-    return usage_chunk_text(identity_, kObject, usage);
-  }
-
-  std::string progress_chunk(uint32_t choice, const PromptProgress& progress,
-                             uint64_t time_ms) const override {
-    return progress_chunk_text(identity_, kObject, choice_json(choice, ""), progress, time_ms);
+    return chunk(std::move(entry));
   }
 
   std::string whole(const std::vector<Choice>& choices, const Usage& usage) const override {
-    boost::json::object out = answer_envelope(identity_, kObject);
+    boost::json::object out = envelope(kObject);
     boost::json::array list;
     for (uint32_t i = 0; i < choices.size(); ++i) {
       boost::json::object entry;
       std::size_t offset = 0;
-      entry["text"] = choices[i].content;
+      entry["text"] = choices[i].text(AnswerPiece::Kind::kContent);
       entry["index"] = i;
       entry["logprobs"] = options_.scores ? boost::json::value(legacy_logprobs(choices[i].scores, offset))
                                           : boost::json::value(nullptr);
@@ -82,7 +73,9 @@ class CompletionFormat final : public AnswerFormat {
  private:
   static constexpr std::string_view kObject = "text_completion";
 
-  static boost::json::object choice_json(uint32_t choice, std::string_view text) {
+  boost::json::object empty_choice(uint32_t choice) const override { return with_text(choice, ""); }
+
+  static boost::json::object with_text(uint32_t choice, std::string_view text) {
     boost::json::object entry;
     entry["text"] = text;
     entry["index"] = choice;
@@ -91,15 +84,6 @@ class CompletionFormat final : public AnswerFormat {
     return entry;
   }
 
-  std::string envelope(boost::json::object entry) const {
-    boost::json::object out = answer_envelope(identity_, kObject);
-    boost::json::array choices;
-    choices.push_back(std::move(entry));
-    out["choices"] = std::move(choices);
-    return to_json(out);
-  }
-
-  FormatOptions options_;
   std::map<uint32_t, std::size_t> offsets_;  // by choice, in characters
 };
 

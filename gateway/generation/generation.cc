@@ -24,18 +24,36 @@ constexpr uint32_t kBusyRetriesMax = 200;
 
 double seconds(actor::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-FinishCause finish_cause(AnswerEnd end) {
+struct ChoiceEnd {
+  Finish finish = {};
+  FinishCause cause = FinishCause::kStopToken;
+};
+
+ChoiceEnd how_it_ended(AnswerEnd end, const Answer& answer) {
+  const bool called = answer.calls() > 0;
+  ChoiceEnd out;
   switch (end) {
     case AnswerEnd::kStopToken:
-      return FinishCause::kStopToken;
+    case AnswerEnd::kOneCall:
+      if (called) out = {.finish = {.reason = Finish::Reason::kToolCalls}, .cause = FinishCause::kToolCalls};
+      break;
     case AnswerEnd::kStopString:
-      return FinishCause::kStopString;
+      out = {.finish = {.reason = Finish::Reason::kStopString, .stop_string = answer.stop_string()},
+             .cause = FinishCause::kStopString};
+      break;
     case AnswerEnd::kLength:
-      return FinishCause::kLength;
+      out = {.finish = {.reason = Finish::Reason::kLength}, .cause = FinishCause::kLength};
+      break;
     case AnswerEnd::kLoopGuard:
-      return FinishCause::kLoopGuard;
+      out = {.finish = {.detail = "loop_guard"}, .cause = FinishCause::kLoopGuard};
+      break;
   }
-  return FinishCause::kError;
+  if (answer.malformed_call() && out.finish.detail.empty()) out.finish.detail = "malformed_tool_call";
+  if (end == AnswerEnd::kStopToken && answer.in_thinking()) {
+    out.finish.detail = "ended_in_thinking";
+    out.cause = FinishCause::kEndedInThinking;
+  }
+  return out;
 }
 
 }  // namespace
@@ -74,7 +92,7 @@ void Generation::on(AdmissionNews news) {
 void Generation::hear(const Queued& queued) {
   if (!job_.stream) return;
   if (!exchange_->started()) begin_stream();
-  write(fmt::format(": queued, position {}\n\n", queued.position));
+  write(job_.format->queued(queued.position));
 }
 
 void Generation::hear(const Granted& granted) {
@@ -110,10 +128,11 @@ void Generation::wait_for_engine(milliseconds limit) {
 
 void Generation::begin_choice() {
   answer_.emplace(*environment_.tokenizer,
-                  AnswerOptions{.split_thinking = job_.endpoint == Endpoint::kChatCompletions,
+                  AnswerOptions{.split_thinking = job_.endpoint != Endpoint::kCompletions,
                                 .starts_in_thinking = prompt().in_thinking,
                                 .scores = job_.sampling.logprobs,
-                                .stop = job_.stop});
+                                .stop = job_.stop,
+                                .calls = job_.calls});
   turn_.emplace(prompt().tokens);
   reuse_.reset();
   last_token_.reset();
@@ -122,7 +141,7 @@ void Generation::begin_choice() {
   choice_done_ = false;
   losses_ = unheard_losses_ = busy_retries_ = 0;
   if (job_.stream) {
-    if (std::string begin = job_.format->begin_chunk(choice_); !begin.empty()) send(begin);
+    write(job_.format->begin_choice(choice_));
   }
   if (!prompt().echo.empty()) {
     std::vector<AnswerPiece> pieces{{.text = prompt().echo}};
@@ -205,7 +224,7 @@ void Generation::handle(const PromptProgress& progress) {
   progress_ = progress;
   if (closed_ || !job_.stream || !job_.return_progress) return;
   const auto elapsed = std::chrono::duration_cast<milliseconds>(this->executor().now() - arrived_);
-  send(job_.format->progress_chunk(choice_, progress, static_cast<uint64_t>(elapsed.count())));
+  write(job_.format->progress(choice_, progress, static_cast<uint64_t>(elapsed.count())));
 }
 
 void Generation::handle(const GeneratedToken& token) {
@@ -294,7 +313,10 @@ void Generation::begin_stream() {
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");
   exchange_->start_stream(std::move(head));
-  write(": accepted\n\n");
+  Usage prompts;
+  for (const Prompt& prompt : job_.prompts)
+    prompts.prompt_tokens += static_cast<uint32_t>(prompt.tokens.size());
+  write(job_.format->begin_stream(prompts));
   tell_after(self(), environment_.limits.keepalive, KeepAlive{});
 }
 
@@ -305,7 +327,7 @@ void Generation::on(KeepAlive) {
   if (silent < keepalive) return tell_after(self(), keepalive - silent, KeepAlive{});
   environment_.probe->keepalives.Increment();
   if (granted_) {
-    write(": keep-alive\n\n");
+    write(job_.format->keep_alive());
   } else {
     last_write_ = this->executor().now();
     tell(environment_.admission, Admission::AskPosition{.ticket = ticket_});
@@ -316,19 +338,15 @@ void Generation::on(KeepAlive) {
 void Generation::show(std::vector<AnswerPiece>& pieces) {
   for (AnswerPiece& piece : pieces) {
     if (job_.stream) {
-      send(job_.format->piece_chunk(choice_, piece));
-      continue;
+      write(job_.format->piece(choice_, piece));
+    } else {
+      choices_[choice_].add(std::move(piece));
     }
-    Choice& choice = choices_[choice_];
-    (piece.kind == AnswerPiece::Kind::kReasoning ? choice.reasoning : choice.content) += piece.text;
-    std::ranges::move(piece.scores, std::back_inserter(choice.scores));
   }
 }
 
-void Generation::send(const std::string& json) { write("data: " + json + "\n\n"); }
-
 void Generation::write(std::string_view bytes) {
-  if (closed_) return;
+  if (closed_ || bytes.empty()) return;
   last_write_ = this->executor().now();
   exchange_->write(bytes);
   if (exchange_->buffered_bytes() <= environment_.limits.backlog_bytes_max) return;
@@ -341,24 +359,18 @@ void Generation::write(std::string_view bytes) {
 void Generation::finish_choice(AnswerEnd end) {
   choice_done_ = true;
   std::vector<AnswerPiece> pieces;
-  answer_->finish(pieces);
+  answer_->finish(end, pieces);
   show(pieces);
   if (closed_) return;
 
-  FinishCause cause = finish_cause(end);
-  Finish finish{.reason = end == AnswerEnd::kLength ? "length" : "stop"};
-  if (end == AnswerEnd::kLoopGuard) finish.detail = "loop_guard";
+  auto [finish, cause] = how_it_ended(end, *answer_);
   if (job_.return_reuse) finish.reuse = reuse_->to_json();
-  if (end == AnswerEnd::kStopToken && answer_->in_thinking()) {
-    cause = FinishCause::kEndedInThinking;
-    finish.detail = "ended_in_thinking";
-  }
   count_choice(cause);
   done_usage_ = usage();
   if (!reuse_header_.empty()) reuse_header_ += ", ";
   reuse_header_ += reuse_->header_text();
   choices_[choice_].finish = finish;
-  if (job_.stream) send(job_.format->finish_chunk(choice_, finish));
+  if (job_.stream) write(job_.format->finish_choice(choice_, finish));
   if (closed_) return;
   if (choice_ + 1 == job_.prompts.size()) {
     complete();
@@ -382,8 +394,7 @@ void Generation::count_choice(FinishCause cause) {
 
 void Generation::complete() {
   if (job_.stream) {
-    if (job_.include_usage) send(job_.format->usage_chunk(done_usage_));
-    write("data: [DONE]\n\n");
+    write(job_.format->end_stream(done_usage_));
     if (closed_) return;
     exchange_->finish();
   } else {
@@ -397,10 +408,9 @@ void Generation::complete() {
 void Generation::fail(ApiError error, Outcome outcome) {
   if (answer_ && !choice_done_) count_choice(FinishCause::kError);
   if (!exchange_->started()) {
-    exchange_->respond(error_response(error));
+    exchange_->respond(error_response(error, job_.dialect()));
   } else {
-    send(error_json(error));
-    write("data: [DONE]\n\n");
+    write(job_.format->fail_stream(error));
     if (closed_) return;
     exchange_->finish();
   }
@@ -455,6 +465,7 @@ Usage Generation::usage() const {
   all.prompt_tokens += static_cast<uint32_t>(prompt().tokens.size());
   all.completion_tokens += static_cast<uint32_t>(tokens().size());
   all.cached_tokens += reuse_ ? reuse_->reused_tokens() : 0;
+  all.cache_creation_tokens += reuse_ ? reuse_->split().cache_creation_input_tokens : 0;
   all.reasoning_tokens += answer_ ? answer_->reasoning_tokens() : 0;
   return all;
 }

@@ -111,7 +111,6 @@ class Generation : public actor::Actor {
   void wait_for_engine(std::chrono::milliseconds limit);
   void lose_engine();
   void show(std::vector<AnswerPiece>& pieces);
-  void send(const std::string& json);
   void write(std::string_view bytes);
   void finish_choice(AnswerEnd end);
   void count_choice(FinishCause cause);

@@ -10,6 +10,7 @@
 
 #include "gateway/conversations/prompt_landmarks.h"
 #include "gateway/engine/engine_client.h"
+#include "gateway/generation/answer.h"
 #include "gateway/generation/answer_format.h"
 #include "gateway/metrics/gateway_probe.h"
 
@@ -29,14 +30,16 @@ struct GenerationJob {
   Sampling sampling = {};
   std::optional<uint32_t> max_tokens = {};  // not set: what the context leaves
   std::vector<std::string> stop = {};
+  CallOptions calls = {};
   bool stream = false;
-  bool include_usage = false;
   bool return_progress = false;
   bool return_reuse = false;
   bool no_wait = false;
   std::unique_ptr<AnswerFormat> format = {};
   std::vector<std::pair<std::string, std::string>> response_headers =
       {};  // which sampling was used, and the like
+
+  Dialect dialect() const { return endpoint == Endpoint::kMessages ? Dialect::kAnthropic : Dialect::kOpenAi; }
 };
 
 // The first prompt that leaves no room for an answer; nullptr: all fit.

@@ -193,7 +193,7 @@ TEST_F(GenerationTest, AWholeAnswerHasTextFinishAndUsage) {
 
 TEST_F(GenerationTest, AStreamHasHeadersAtOnceThenRoleTextOneFinishUsageAndDone) {
   GenerationJob request = job(true);
-  request.include_usage = true;
+  request.format = make_chat_format({.id = "chatcmpl-1"}, {.include_usage = true});
   Running& run = start(std::move(request));
   EXPECT_TRUE(run.read().starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"));
   generate("A violin.");

@@ -16,7 +16,7 @@ std::size_t partial_match(std::string_view text, std::string_view stop) {
 }  // namespace
 
 std::string StopMatcher::push(std::string_view text) {
-  if (matched_) return {};
+  if (matched()) return {};
   if (stops_.empty()) return std::string(text);
   held_ += text;
 
@@ -28,10 +28,10 @@ std::string StopMatcher::push(std::string_view text) {
     if (end < first_end || (end == first_end && begin < first_begin)) {
       first_begin = begin;
       first_end = end;
+      match_ = stop;
     }
   }
   if (first_end != std::string::npos) {
-    matched_ = true;
     std::string shown = held_.substr(0, first_begin);
     held_.clear();
     return shown;
@@ -46,7 +46,7 @@ std::string StopMatcher::push(std::string_view text) {
 
 std::string StopMatcher::flush() {
   std::string shown;
-  if (!matched_) shown.swap(held_);
+  if (!matched()) shown.swap(held_);
   return shown;
 }
 

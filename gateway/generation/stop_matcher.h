@@ -18,13 +18,14 @@ class StopMatcher {
   std::string push(std::string_view text);
   // The answer ended by itself: what was held back is text after all.
   std::string flush();
-  bool matched() const { return matched_; }
+  bool matched() const { return !match_.empty(); }
+  const std::string& match() const { return match_; }  // empty: none yet
   std::size_t held_bytes() const { return held_.size(); }
 
  private:
   std::vector<std::string> stops_;
   std::string held_;
-  bool matched_ = false;
+  std::string match_;  // the stop string that ended the answer
 };
 
 }  // namespace strata::gateway

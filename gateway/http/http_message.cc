@@ -69,8 +69,8 @@ std::string format_head(const HttpRequest& request, const HttpResponse& response
   return out;
 }
 
-HttpResponse error_response(const ApiError& error) {
-  HttpResponse response{.status = error.status, .body = error_json(error)};
+HttpResponse error_response(const ApiError& error, Dialect dialect) {
+  HttpResponse response{.status = error.status, .body = error_json(error, dialect)};
   if (error.retry_after_s) response.headers.emplace_back("Retry-After", std::to_string(*error.retry_after_s));
   return response;
 }

@@ -38,7 +38,7 @@ std::string format_head(const HttpRequest& request, const HttpResponse& response
                         bool close);
 
 // The error as a response, with its Retry-After.
-HttpResponse error_response(const ApiError& error);
+HttpResponse error_response(const ApiError& error, Dialect dialect = Dialect::kOpenAi);
 
 // Header values that we make from a client's words keep only printable ASCII.
 std::string header_safe(std::string_view text);

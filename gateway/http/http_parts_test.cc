@@ -42,14 +42,39 @@ TEST(RoutesTest, WrongMethodsNameTheRightOnes) {
 }
 
 TEST(RoutesTest, PartsOfTheApiThatAreNotThereSaySo) {
-  for (const char* target :
-       {"/v1/embeddings", "/v1/audio/speech", "/v1/images/generations", "/v1/moderations", "/rerank",
-        "/v1/responses", "/v1/messages?beta=true", "/v1/messages/count_tokens"}) {
+  for (const char* target : {"/v1/embeddings", "/v1/audio/speech", "/v1/images/generations",
+                             "/v1/moderations", "/rerank", "/v1/responses", "/v1/messages/batches"}) {
     auto match = find_route("POST", target);
     ASSERT_FALSE(match) << target;
     EXPECT_EQ(match.error().error.status, 501u);
     EXPECT_EQ(match.error().error.type, "not_supported_error");
     EXPECT_NE(match.error().error.message.find(request_path(target)), std::string::npos);
+  }
+}
+
+TEST(RoutesTest, Case35MessagesAreFoundWithTheirQueryAndHaveErrorsOfTheirOwn) {
+  EXPECT_EQ(find_route("POST", "/v1/messages?beta=true")->route, Route::kMessages);
+  EXPECT_EQ(find_route("POST", "/v1/messages/count_tokens/?beta=true")->route, Route::kCountTokens);
+  for (const char* target :
+       {"/v1/messages?x", "/v1/messages/", "/v1/messages/count_tokens", "/v1/messages/no"}) {
+    EXPECT_EQ(dialect_of(target), Dialect::kAnthropic) << target;
+  }
+  for (const char* target : {"/v1/chat/completions", "/v1/messagesx", "/"}) {
+    EXPECT_EQ(dialect_of(target), Dialect::kOpenAi) << target;
+  }
+  EXPECT_EQ(error_response({.message = "no", .param = "x"}, Dialect::kAnthropic).body,
+            R"({"type":"error","error":{"type":"invalid_request_error","message":"no"}})");
+  const std::pair<uint32_t, const char*> kTypes[] = {{401, "authentication_error"},
+                                                     {403, "permission_error"},
+                                                     {404, "not_found_error"},
+                                                     {413, "request_too_large"},
+                                                     {429, "rate_limit_error"},
+                                                     {500, "api_error"},
+                                                     {501, "api_error"},
+                                                     {503, "overloaded_error"}};
+  for (const auto& [status, type] : kTypes) {
+    EXPECT_NE(error_json({.status = status, .message = ""}, Dialect::kAnthropic).find(type),
+              std::string::npos);
   }
 }
 

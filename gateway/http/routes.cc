@@ -28,6 +28,8 @@ constexpr Entry kEntries[] = {
     {"/v1/models", true, Route::kModels},
     {"/v1/chat/completions", false, Route::kChatCompletions},
     {"/v1/completions", false, Route::kCompletions},
+    {"/v1/messages", false, Route::kMessages},
+    {"/v1/messages/count_tokens", false, Route::kCountTokens},
     {"/apply-template", false, Route::kApplyTemplate},
 };
 
@@ -36,9 +38,8 @@ constexpr std::string_view kModelPrefix = "/v1/models/";
 // Parts of the API that clients know and this server does not have. A name that ends in / stands for
 // everything below it.
 constexpr std::string_view kNotSupported[] = {
-    "/v1/embeddings", "/v1/audio/",    "/v1/images/",      "/v1/moderations", "/rerank",
-    "/v1/rerank",     "/v1/responses", "/v1/responses/",   "/v1/messages",    "/v1/messages/",
-    "/v1/files",      "/v1/batches",   "/v1/fine_tuning/",
+    "/v1/embeddings", "/v1/audio/",     "/v1/images/",   "/v1/moderations", "/rerank",     "/v1/rerank",
+    "/v1/responses",  "/v1/responses/", "/v1/messages/", "/v1/files",       "/v1/batches", "/v1/fine_tuning/",
 };
 
 bool not_supported(std::string_view path) {
@@ -79,6 +80,11 @@ std::string_view request_path(std::string_view target) {
   std::string_view path = target.substr(0, target.find('?'));
   if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   return path;
+}
+
+Dialect dialect_of(std::string_view target) {
+  const std::string_view path = request_path(target);
+  return path == "/v1/messages" || path.starts_with("/v1/messages/") ? Dialect::kAnthropic : Dialect::kOpenAi;
 }
 
 tl::expected<Match, RouteFault> find_route(std::string_view method, std::string_view target) {

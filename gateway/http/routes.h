@@ -20,6 +20,8 @@ enum class Route {
   kModel,
   kChatCompletions,
   kCompletions,
+  kMessages,
+  kCountTokens,
   kApplyTemplate,
 };
 
@@ -35,6 +37,9 @@ struct RouteFault {
 
 // method HEAD counts as GET. OPTIONS is not routed: it is answered for every path.
 tl::expected<Match, RouteFault> find_route(std::string_view method, std::string_view target);
+
+// Whose errors a request of this target gets.
+Dialect dialect_of(std::string_view target);
 
 // The path without query and trailing slash.
 std::string_view request_path(std::string_view target);

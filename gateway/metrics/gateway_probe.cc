@@ -6,7 +6,7 @@ namespace strata::gateway {
 
 namespace {
 
-constexpr Endpoint kEndpoints[] = {Endpoint::kChatCompletions, Endpoint::kCompletions};
+constexpr Endpoint kEndpoints[] = {Endpoint::kChatCompletions, Endpoint::kCompletions, Endpoint::kMessages};
 constexpr Outcome kOutcomes[] = {Outcome::kOk,           Outcome::kClientCancel, Outcome::kBadRequest,
                                  Outcome::kUnauthorized, Outcome::kTooLong,      Outcome::kOverloaded,
                                  Outcome::kEngineError,  Outcome::kTimeout};
@@ -25,6 +25,8 @@ std::string_view endpoint_name(Endpoint endpoint) {
       return "chat_completions";
     case Endpoint::kCompletions:
       return "completions";
+    case Endpoint::kMessages:
+      return "messages";
   }
   return "";
 }

@@ -10,7 +10,7 @@
 
 namespace strata::gateway {
 
-enum class Endpoint { kChatCompletions, kCompletions };
+enum class Endpoint { kChatCompletions, kCompletions, kMessages };
 std::string_view endpoint_name(Endpoint endpoint);
 
 enum class Outcome {

@@ -18,7 +18,8 @@ tokenizer::MarkedText cut_behind_last_request_text(const tokenizer::MarkedText& 
 Result<ChatPrompts> ChatPrompts::parse(std::string_view source, std::string thinking_variable,
                                        std::string thinking_default) {
   TRY(auto parsed, chat_template::ChatTemplate::parse(source));
-  return ChatPrompts(std::move(parsed), std::move(thinking_variable), std::move(thinking_default));
+  return ChatPrompts(std::move(parsed), grammar::tool_format_of_template(source),
+                     std::move(thinking_variable), std::move(thinking_default));
 }
 
 ApiResult<tokenizer::MarkedText> ChatPrompts::render(const ChatRequest& request) const {

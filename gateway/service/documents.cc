@@ -7,7 +7,7 @@
 
 #include "gateway/api/json_text.h"
 #include "gateway/api/utf8.h"
-#include "gateway/generation/format_parts.h"
+#include "gateway/generation/openai_format.h"
 #include "services/base/build_info.h"
 
 namespace strata::gateway {

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <boost/json/object.hpp>
 #include <chrono>
+#include <iterator>
 #include <random>
 
 #include "gateway/api/json_text.h"
+#include "gateway/service/forced_call.h"
 
 namespace strata::gateway {
 
@@ -29,6 +33,30 @@ uint64_t choose_seed() {
   return random() & kChosenSeedMax;
 }
 
+std::string_view id_prefix(Endpoint endpoint) {
+  switch (endpoint) {
+    case Endpoint::kChatCompletions:
+      return "chatcmpl-";
+    case Endpoint::kCompletions:
+      return "cmpl-";
+    case Endpoint::kMessages:
+      return "msg_";
+  }
+  return "";
+}
+
+std::unique_ptr<AnswerFormat> make_format(Endpoint endpoint, AnswerIdentity identity, FormatOptions options) {
+  switch (endpoint) {
+    case Endpoint::kChatCompletions:
+      return make_chat_format(std::move(identity), options);
+    case Endpoint::kCompletions:
+      return make_completion_format(std::move(identity), options);
+    case Endpoint::kMessages:
+      return make_messages_format(std::move(identity));
+  }
+  return nullptr;
+}
+
 int64_t unix_time() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
@@ -42,23 +70,66 @@ ApiResult<ChatRequest> Preparer::parse_chat(const HttpRequest& request) const {
   return parse_chat_request(*body, tokenizer_.vocab_size());
 }
 
+ApiResult<ChatRequest> Preparer::parse_messages(const HttpRequest& request, MessagesUse use) const {
+  auto body = parse_body(request.body);
+  if (!body) return tl::unexpected(std::move(body).error());
+  return parse_messages_request(*body, tokenizer_.vocab_size(), use);
+}
+
 ApiResult<GenerationJob> Preparer::chat(const HttpRequest& request) const {
   auto chat = parse_chat(request);
   if (!chat) return tl::unexpected(std::move(chat).error());
-  auto text = prompts_.render(*chat);
+  return chat_job(std::move(*chat), Endpoint::kChatCompletions, request);
+}
+
+ApiResult<GenerationJob> Preparer::messages(const HttpRequest& request) const {
+  auto chat = parse_messages(request, MessagesUse::kGenerate);
+  if (!chat) return tl::unexpected(std::move(chat).error());
+  return chat_job(std::move(*chat), Endpoint::kMessages, request);
+}
+
+ApiResult<Preparer::ChatPrompt> Preparer::chat_prompt(ChatRequest& chat) const {
+  ChatPrompt prompt{.call = begun_call(chat.tools, prompts_.call_format())};
+  if (prompt.call && tokenizer_.find_token(kCallOpen) < 0) {
+    return tl::unexpected(
+        invalid_request("tool_choice: this model has no mark that a call begins with", "tool_choice"));
+  }
+  // The call stands where the thinking would.
+  if (prompt.call) chat.thinking = false;
+  auto text = prompts_.render(chat);
   if (!text) return tl::unexpected(std::move(text).error());
-  Prompt prompt{.tokens = tokenizer_.encode(*text)};
+  prompt.text = std::move(*text);
+  prompt.tokens = tokenizer_.encode(prompt.text);
   if (prompt.tokens.empty())
     return tl::unexpected(invalid_request("the messages give an empty prompt", "messages"));
-  prompt.in_thinking = ends_in_thinking(tokenizer_, prompt.tokens);
-  prompt.landmarks = landmarks_of(*chat, *text, prompt.tokens);
+  prompt.text_tokens = prompt.tokens.size();
+  if (prompt.call) {
+    tokenizer::MarkedText call(kCallOpen, tokenizer::Origin::kTemplate);
+    call.append(*prompt.call);
+    std::ranges::copy(tokenizer_.encode(call), std::back_inserter(prompt.tokens));
+  }
+  return prompt;
+}
 
-  GenerationJob job = make_job(Endpoint::kChatCompletions, request, std::move(chat->common));
+ApiResult<GenerationJob> Preparer::chat_job(ChatRequest chat, Endpoint endpoint,
+                                            const HttpRequest& request) const {
+  auto made = chat_prompt(chat);
+  if (!made) return tl::unexpected(std::move(made).error());
+  Prompt prompt{.tokens = std::move(made->tokens)};
+  const auto text_tokens = std::span(prompt.tokens).first(made->text_tokens);
+  prompt.in_thinking = !made->call && ends_in_thinking(tokenizer_, prompt.tokens);
+  prompt.landmarks = landmarks_of(chat, made->text, text_tokens);
+
+  GenerationJob job = make_job(endpoint, request, std::move(chat.common));
   job.prompts.push_back(std::move(prompt));
-  job.return_progress = chat->return_progress;
-  if (!chat->tools.dropped.empty()) {
+  job.return_progress = chat.return_progress;
+  job.calls = {.parse = !chat.tools.offered.empty(),
+               .one = chat.tools.rule.one || !chat.tools.rule.named.empty(),
+               .strings = string_parameters(chat.tools)};
+  if (made->call) job.calls.begun = made->call->text();
+  if (!chat.tools.dropped.empty()) {
     job.response_headers.emplace_back("X-Strata-Ignored-Tools",
-                                      header_safe(fmt::format("{}", fmt::join(chat->tools.dropped, ", "))));
+                                      header_safe(fmt::format("{}", fmt::join(chat.tools.dropped, ", "))));
   }
   return job;
 }
@@ -93,9 +164,23 @@ ApiResult<GenerationJob> Preparer::completion(const HttpRequest& request) const 
 ApiResult<std::string> Preparer::template_text(const HttpRequest& request) const {
   auto chat = parse_chat(request);
   if (!chat) return tl::unexpected(std::move(chat).error());
-  auto text = prompts_.render(*chat);
-  if (!text) return tl::unexpected(std::move(text).error());
-  return text->text();
+  auto prompt = chat_prompt(*chat);
+  if (!prompt) return tl::unexpected(std::move(prompt).error());
+  std::string text = prompt->text.text();
+  if (prompt->call) text.append(kCallOpen).append(prompt->call->text());
+  boost::json::object out;
+  out["prompt"] = text;
+  return to_json(out);
+}
+
+ApiResult<std::string> Preparer::count_tokens(const HttpRequest& request) const {
+  auto chat = parse_messages(request, MessagesUse::kCount);
+  if (!chat) return tl::unexpected(std::move(chat).error());
+  auto prompt = chat_prompt(*chat);
+  if (!prompt) return tl::unexpected(std::move(prompt).error());
+  boost::json::object out;
+  out["input_tokens"] = prompt->tokens.size();
+  return to_json(out);
 }
 
 ApiResult<Prompt> Preparer::completion_prompt(const CompletionPrompt& given, bool echo) const {
@@ -117,7 +202,6 @@ ApiResult<Prompt> Preparer::completion_prompt(const CompletionPrompt& given, boo
 }
 
 GenerationJob Preparer::make_job(Endpoint endpoint, const HttpRequest& request, CommonFields common) const {
-  const bool chat = endpoint == Endpoint::kChatCompletions;
   GenerationJob job{.endpoint = endpoint, .name_space = namespace_of(request)};
   job.sampling = resolve_sampling(common.sampling, card_.fallbacks, choose_seed());
   job.sampling.logprobs = common.logprobs;
@@ -125,18 +209,17 @@ GenerationJob Preparer::make_job(Endpoint endpoint, const HttpRequest& request, 
   job.max_tokens = common.max_tokens;
   job.stop = std::move(common.stop);
   job.stream = common.stream;
-  job.include_usage = common.include_usage;
   job.return_reuse = common.return_reuse;
   const std::string* no_wait = request.header("x-no-wait");
   job.no_wait = no_wait != nullptr && *no_wait == "1";
   // There is one model and every name is served (rule B30); the answer says which model it was.
-  AnswerIdentity identity{.id = (chat ? "chatcmpl-" : "cmpl-") + request.id,
+  AnswerIdentity identity{.id = std::string(id_prefix(endpoint)) + request.id,
+                          .request_id = request.id,
                           .created = unix_time(),
                           .model = card_.id,
                           .fingerprint = card_.system_fingerprint};
-  const FormatOptions format{.scores = common.logprobs};
-  job.format = chat ? make_chat_format(std::move(identity), format)
-                    : make_completion_format(std::move(identity), format);
+  job.format = make_format(endpoint, std::move(identity),
+                           {.scores = common.logprobs, .include_usage = common.include_usage});
   job.response_headers.emplace_back("X-Strata-Sampling", sampling_text(job.sampling));
   return job;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gateway/api/completion_request.h"
+#include "gateway/api/messages_request.h"
 #include "gateway/generation/generation_job.h"
 #include "gateway/http/http_message.h"
 #include "gateway/service/chat_prompts.h"
@@ -22,14 +23,28 @@ class Preparer {
       : tokenizer_(std::move(tokenizer)), prompts_(std::move(prompts)), card_(std::move(card)) {}
 
   ApiResult<GenerationJob> chat(const HttpRequest& request) const;
+  ApiResult<GenerationJob> messages(const HttpRequest& request) const;
   ApiResult<GenerationJob> completion(const HttpRequest& request) const;
-  // The prompt's text that a chat request would be answered from: POST /apply-template.
+  // Bodies of responses that need no engine. POST /apply-template: the text that a chat request would be
+  // answered from; POST /v1/messages/count_tokens: how many tokens a message's prompt has.
   ApiResult<std::string> template_text(const HttpRequest& request) const;
+  ApiResult<std::string> count_tokens(const HttpRequest& request) const;
 
   const tokenizer::Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
+  // What a request of a chat becomes.
+  struct ChatPrompt {
+    tokenizer::MarkedText text = {};                 // from the template
+    std::optional<tokenizer::MarkedText> call = {};  // that the answer has to go on with, behind its mark
+    std::vector<int32_t> tokens = {};                // of both
+    std::size_t text_tokens = 0;                     // of the first
+  };
+
   ApiResult<ChatRequest> parse_chat(const HttpRequest& request) const;
+  ApiResult<ChatRequest> parse_messages(const HttpRequest& request, MessagesUse use) const;
+  ApiResult<ChatPrompt> chat_prompt(ChatRequest& chat) const;
+  ApiResult<GenerationJob> chat_job(ChatRequest chat, Endpoint endpoint, const HttpRequest& request) const;
   ApiResult<Prompt> completion_prompt(const CompletionPrompt& given, bool echo) const;
   PromptLandmarks landmarks_of(const ChatRequest& chat, const tokenizer::MarkedText& text,
                                std::span<const int32_t> tokens) const;

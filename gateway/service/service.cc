@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <boost/json/object.hpp>
 #include <utility>
 
 #include "gateway/api/json_text.h"
@@ -13,6 +12,18 @@ namespace strata::gateway {
 namespace {
 
 constexpr uint32_t kFloodRetrySeconds = 1;
+
+ApiResult<GenerationJob> make_job(const Preparer& preparer, Endpoint endpoint, const HttpRequest& request) {
+  switch (endpoint) {
+    case Endpoint::kChatCompletions:
+      return preparer.chat(request);
+    case Endpoint::kCompletions:
+      return preparer.completion(request);
+    case Endpoint::kMessages:
+      return preparer.messages(request);
+  }
+  return tl::unexpected(ApiError{.status = 500, .type = "server_error", .message = "unknown endpoint"});
+}
 
 }  // namespace
 
@@ -31,17 +42,19 @@ Service::Service(std::shared_ptr<actor::Executor> executor, ServiceOptions optio
 
 void Service::serve(std::shared_ptr<Exchange> exchange) {
   const HttpRequest& request = exchange->request();
-  if (auto error = guard_.check(request)) return exchange->respond(error_response(*error));
+  const Dialect dialect = dialect_of(request.target);
+  if (auto error = guard_.check(request)) return exchange->respond(error_response(*error, dialect));
   // No CORS headers: a page of another origin gets nothing it could read (rule I1).
   if (request.method == "OPTIONS") return exchange->respond({.status = 204, .content_type = "", .body = ""});
   auto match = find_route(request.method, request.target);
   if (!match) {
-    HttpResponse response = error_response(match.error().error);
+    HttpResponse response = error_response(match.error().error, dialect);
     if (!match.error().allow.empty()) response.headers.emplace_back("Allow", match.error().allow);
     return exchange->respond(std::move(response));
   }
   if (request.method == "POST") {
-    if (auto error = guard_.check_body_form(request)) return exchange->respond(error_response(*error));
+    if (auto error = guard_.check_body_form(request))
+      return exchange->respond(error_response(*error, dialect));
   }
   answer(exchange, *match);
 }
@@ -68,8 +81,12 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, const Match& mat
       return prepare(exchange, Endpoint::kChatCompletions);
     case Route::kCompletions:
       return prepare(exchange, Endpoint::kCompletions);
+    case Route::kMessages:
+      return prepare(exchange, Endpoint::kMessages);
+    case Route::kCountTokens:
+      return write_document(exchange, &Preparer::count_tokens);
     case Route::kApplyTemplate:
-      return render_template(exchange);
+      return write_document(exchange, &Preparer::template_text);
   }
 }
 
@@ -85,8 +102,7 @@ void Service::prepare(std::shared_ptr<Exchange> exchange, Endpoint endpoint) {
   ++preparing_;
   // The exchange belongs to the HTTP thread, its request does not change: the worker may read it.
   next_worker().post([service = self(), preparer = preparer_, exchange = std::move(exchange), endpoint] {
-    auto job = endpoint == Endpoint::kChatCompletions ? preparer->chat(exchange->request())
-                                                      : preparer->completion(exchange->request());
+    auto job = make_job(*preparer, endpoint, exchange->request());
     Prepared prepared{.exchange = exchange,
                       .endpoint = endpoint,
                       .job = std::make_shared<ApiResult<GenerationJob>>(std::move(job))};
@@ -125,21 +141,23 @@ void Service::on(GenerationOver over) {
 void Service::refuse(Exchange& exchange, Endpoint endpoint, const ApiError& error, Outcome outcome) {
   environment_.probe->request_done(endpoint, outcome);
   exchange.set_log_detail(fmt::format(" outcome={}", outcome_name(outcome)));
-  exchange.respond(error_response(error));
+  exchange.respond(error_response(error, dialect_of(exchange.request().target)));
   drained_if_idle();
 }
 
-void Service::render_template(std::shared_ptr<Exchange> exchange) {
-  next_worker().post([service = self(), preparer = preparer_, exchange = std::move(exchange)] {
-    tell(service, TemplateText{.exchange = exchange, .text = preparer->template_text(exchange->request())});
+// Takes no sequence: a busy or loading engine does not matter.
+void Service::write_document(std::shared_ptr<Exchange> exchange, MakeDocument make) {
+  next_worker().post([service = self(), preparer = preparer_, exchange = std::move(exchange), make] {
+    tell(service, Document{.exchange = exchange, .body = ((*preparer).*make)(exchange->request())});
   });
 }
 
-void Service::on(TemplateText text) {
-  if (!text.text) return text.exchange->respond(error_response(text.text.error()));
-  boost::json::object out;
-  out["prompt"] = *text.text;
-  text.exchange->respond({.body = to_json(out)});
+void Service::on(Document document) {
+  Exchange& exchange = *document.exchange;
+  if (!document.body) {
+    return exchange.respond(error_response(document.body.error(), dialect_of(exchange.request().target)));
+  }
+  exchange.respond({.body = std::move(*document.body)});
 }
 
 // ---- the cluster's state

@@ -32,9 +32,10 @@ class Service : public actor::Actor {
     // Shared because messages are copied and jobs cannot be.
     std::shared_ptr<ApiResult<GenerationJob>> job = {};
   };
-  struct TemplateText {
+  // An answer that needs no engine.
+  struct Document {
     std::shared_ptr<Exchange> exchange = {};
-    ApiResult<std::string> text = {};
+    ApiResult<std::string> body = {};
   };
   struct GenerationOver {
     TicketId ticket = 0;
@@ -56,7 +57,7 @@ class Service : public actor::Actor {
   const ClusterView& view() const { return view_; }
 
   void on(Prepared prepared);
-  void on(TemplateText text);
+  void on(Document document);
   void on(GenerationOver over);
   void on(EngineState state);
   void on(AdmissionView view);
@@ -68,7 +69,8 @@ class Service : public actor::Actor {
   std::shared_ptr<Service> self() { return std::static_pointer_cast<Service>(shared_from_this()); }
   void answer(const std::shared_ptr<Exchange>& exchange, const Match& match);
   void prepare(std::shared_ptr<Exchange> exchange, Endpoint endpoint);
-  void render_template(std::shared_ptr<Exchange> exchange);
+  using MakeDocument = ApiResult<std::string> (Preparer::*)(const HttpRequest&) const;
+  void write_document(std::shared_ptr<Exchange> exchange, MakeDocument make);
   void refuse(Exchange& exchange, Endpoint endpoint, const ApiError& error, Outcome outcome);
   HttpResponse metrics_response() const;
   void state_changed();

@@ -1,0 +1,114 @@
+#include "gateway/generation/openai_format.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <charconv>
+#include <cmath>
+
+#include "gateway/api/json_text.h"
+#include "gateway/generation/sse.h"
+
+namespace strata::gateway {
+
+namespace {
+
+constexpr std::string_view kDone = "data: [DONE]\n\n";
+
+std::string_view reason_name(Finish::Reason reason) {
+  switch (reason) {
+    case Finish::Reason::kLength:
+      return "length";
+    case Finish::Reason::kToolCalls:
+      return "tool_calls";
+    case Finish::Reason::kStop:
+    case Finish::Reason::kStopString:
+      break;
+  }
+  return "stop";
+}
+
+}  // namespace
+
+std::string OpenAiFormat::begin_stream(const Usage&) { return ": accepted\n\n"; }
+
+std::string OpenAiFormat::queued(uint32_t position) const {
+  return fmt::format(": queued, position {}\n\n", position);
+}
+
+std::string OpenAiFormat::keep_alive() const { return ": keep-alive\n\n"; }
+
+std::string OpenAiFormat::progress(uint32_t choice, const PromptProgress& progress, uint64_t time_ms) const {
+  boost::json::object figures;
+  figures["total"] = progress.total;
+  figures["cached"] = progress.cached;
+  figures["processed"] = progress.processed;
+  figures["time_ms"] = time_ms;
+  boost::json::object out = envelope(chunk_object_);
+  boost::json::array choices;
+  choices.push_back(empty_choice(choice));
+  out["choices"] = std::move(choices);
+  out["prompt_progress"] = std::move(figures);
+  return sse_data(to_json(out));
+}
+
+std::string OpenAiFormat::end_stream(const Usage& usage) {
+  std::string out;
+  if (options_.include_usage) {
+    boost::json::object last = envelope(chunk_object_);
+    last["choices"] = boost::json::array();
+    last["usage"] = usage_json(usage);
+    out = sse_data(to_json(last));
+  }
+  out += kDone;
+  return out;
+}
+
+std::string OpenAiFormat::fail_stream(const ApiError& error) {
+  return sse_data(error_json(error, Dialect::kOpenAi)) + std::string(kDone);
+}
+
+boost::json::object OpenAiFormat::envelope(std::string_view object) const {
+  boost::json::object out;
+  out["id"] = identity_.id;
+  out["object"] = object;
+  out["created"] = identity_.created;
+  out["model"] = identity_.model;
+  out["system_fingerprint"] = identity_.fingerprint;
+  return out;
+}
+
+std::string OpenAiFormat::chunk(boost::json::object choice) const {
+  boost::json::object out = envelope(chunk_object_);
+  boost::json::array choices;
+  choices.push_back(std::move(choice));
+  out["choices"] = std::move(choices);
+  return sse_data(to_json(out));
+}
+
+boost::json::object usage_json(const Usage& usage) {
+  boost::json::object prompt_details, completion_details, out;
+  prompt_details["cached_tokens"] = usage.cached_tokens;
+  completion_details["reasoning_tokens"] = usage.reasoning_tokens;
+  out["prompt_tokens"] = usage.prompt_tokens;
+  out["completion_tokens"] = usage.completion_tokens;
+  out["total_tokens"] = usage.prompt_tokens + usage.completion_tokens;
+  out["prompt_tokens_details"] = std::move(prompt_details);
+  out["completion_tokens_details"] = std::move(completion_details);
+  return out;
+}
+
+boost::json::value float_json(float value) {
+  const std::string text = number_text(value);
+  double wide = 0;
+  std::from_chars(text.data(), text.data() + text.size(), wide);
+  return std::isfinite(wide) ? boost::json::value(wide) : boost::json::value(nullptr);
+}
+
+void put_finish(boost::json::object& choice, const Finish& finish) {
+  choice["finish_reason"] = reason_name(finish.reason);
+  if (!finish.detail.empty()) choice["finish_detail"] = finish.detail;
+  if (finish.reuse) choice["reuse"] = *finish.reuse;
+}
+
+}  // namespace strata::gateway
