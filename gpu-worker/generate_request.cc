@@ -135,6 +135,7 @@ Result<GenerationRequest> read_generate_request(const v1::GenerateRequest& reque
   TRY(read.generated, read_tokens("generated_tokens", request.generated_tokens(), limits.vocab));
   TRY(read.end_tokens, read_tokens("end_tokens", request.end_tokens(), limits.vocab));
   TRY(read.checkpoints, read_checkpoints(request));
+  read.answer_checkpoint_tokens = request.answer_checkpoint_tokens();
   if (read.prompt.empty())
     return fail(Code::kInvalidArgument, "prompt_tokens: a prompt has at least one token");
   if (read.max_tokens == 0)

@@ -25,6 +25,7 @@ struct GenerationRequest {
   snapshot::Hash128 name_space = {};             // whose states it may go on from; zero: is never parked
   uint32_t shared_tokens = 0;                    // of the prompt, that others may go on from, too
   std::vector<CheckpointWish> checkpoints = {};  // ascending
+  uint32_t answer_checkpoint_tokens = 0;         // behind every so many of the answer; 0: none
   // A parked state behind the first parked_tokens; zero: none.
   snapshot::SnapshotId parked_id = {};
   uint32_t parked_tokens = 0;

@@ -170,6 +170,20 @@ void KeptSequences::checkpoint(SequenceId id, std::span<const int32_t> tokens, S
       {.state = ++last_state_, .slot = *slot, .owner = id, .tokens = count, .kind = kind, .used = begun_});
 }
 
+void KeptSequences::checkpoint_answer(SequenceId id, std::span<const int32_t> tokens) {
+  uint32_t latest = 0;
+  for (const Checkpoint& each : checkpoints_) {
+    if (each.owner == id && each.in_answer) latest = std::max(latest, each.tokens);
+  }
+  changed_ |= std::erase_if(checkpoints_, [&](const Checkpoint& each) {
+                return each.owner == id && each.in_answer && each.tokens < latest && !slot_locked(each.slot);
+              }) > 0;
+  checkpoint(id, tokens, SnapshotKind::kInterval);
+  const auto made = std::ranges::find_if(
+      checkpoints_, [&](const Checkpoint& each) { return each.owner == id && each.tokens == tokens.size(); });
+  if (made != checkpoints_.end()) made->in_answer = true;
+}
+
 bool KeptSequences::slot_locked(uint32_t slot) const {
   return std::ranges::find(locks_, slot, &Lock::slot) != locks_.end();
 }

@@ -52,6 +52,8 @@ class KeptSequences {
   // The sequence has read exactly `tokens`, and keeps a state of them. When all slots are taken the least
   // valuable checkpoint goes.
   void checkpoint(SequenceId id, std::span<const int32_t> tokens, snapshot::SnapshotKind kind);
+  // The same within an answer, in case it is to end before what was generated: the last two are kept.
+  void checkpoint_answer(SequenceId id, std::span<const int32_t> tokens);
 
   // The sequence runs no longer and has read exactly `tokens`; what it has read beyond prompt_tokens was
   // generated. Kept until another needs its place.
@@ -121,6 +123,7 @@ class KeptSequences {
     snapshot::SnapshotKind kind = snapshot::SnapshotKind::kTurn;
     uint64_t used = 0;
     bool parked = false;
+    bool in_answer = false;
   };
   struct Match {
     Record* record = nullptr;

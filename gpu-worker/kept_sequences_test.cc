@@ -68,6 +68,24 @@ TEST_F(KeptSequencesTest, GoesOnWithAConversation) {
   EXPECT_EQ(sequences_.kept(), 1U);
 }
 
+// A stop string may end an answer some tokens before what was generated.
+TEST_F(KeptSequencesTest, KeepsTheLastTwoStatesOfAnAnswer) {
+  const Tokens prompt = made_up(10, 1), whole = joined(prompt, made_up(19, 500));
+  const KeptSequences::Begun begun = begin(prompt);
+  for (uint32_t at = 0; at < whole.size(); ++at) {
+    const DeviceRow row{.sequence = begun.sequence, .token = whole[at], .is_prompt = at < 10, .sample = {}};
+    std::vector<RowChoice> choices;
+    ASSERT_TRUE(device_.run_window({&row, 1}, choices).ok());
+    if (at >= 10 && (at + 1 - 10) % 4 == 0)
+      sequences_.checkpoint_answer(begun.sequence, std::span(whole).first(at + 1));
+  }
+  EXPECT_EQ(sequences_.checkpoints(), 2U) << "behind 12 and 16 tokens of the answer";
+  sequences_.keep(begun.sequence, whole, 10);
+  const Tokens shown(whole.begin(), whole.begin() + 10 + 17), next = joined(shown, made_up(5, 900));
+  EXPECT_EQ(read(next), 26U);
+  EXPECT_EQ(read(joined(Tokens(whole.begin(), whole.begin() + 10 + 13), made_up(5, 700))), 22U);
+}
+
 // One token must be left to read, whose row says what comes next.
 TEST_F(KeptSequencesTest, ReusesAllButTheLastTokenAtMost) {
   const Tokens tokens = made_up(20, 1);

@@ -345,6 +345,10 @@ std::vector<CheckpointWish> WindowScheduler::checkpoints_of(const Running& runni
 }
 
 void WindowScheduler::take_checkpoint(Running& running) {
+  const uint32_t every = running.generation->request().answer_checkpoint_tokens;
+  if (every > 0 && running.fed > running.prompt_count && (running.fed - running.prompt_count) % every == 0) {
+    sequences_.checkpoint_answer(running.sequence, std::span(running.tokens).first(running.fed));
+  }
   if (running.next_checkpoint == running.checkpoints.size()) return;
   const CheckpointWish& wish = running.checkpoints[running.next_checkpoint];
   if (wish.tokens != running.fed) return;

@@ -64,7 +64,8 @@ struct GenerateCall {
   NamespaceId name_space = {};                       // whose states it may be continued from
   uint32_t shared_prompt_tokens = 0;                 // at the beginning, that other namespaces may use, too
   std::vector<CheckpointPosition> checkpoints = {};  // states of the prompt that are worth keeping
-  std::optional<ParkedState> parked = {};            // used if it holds more than the device does
+  uint32_t answer_checkpoint_tokens = 0;   // a state behind every so many of the answer, the last two of them
+  std::optional<ParkedState> parked = {};  // used if it holds more than the device does
 };
 
 struct PromptProgress {

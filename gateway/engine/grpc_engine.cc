@@ -69,6 +69,7 @@ v1::GenerateRequest to_proto(GenerateCall call) {
   sampling.set_top_logprobs(call.sampling.top_logprobs);
   out.set_max_tokens(call.max_tokens);
   out.mutable_end_tokens()->Add(call.end_tokens.begin(), call.end_tokens.end());
+  out.set_answer_checkpoint_tokens(call.answer_checkpoint_tokens);
   for (const CheckpointPosition& wish : call.checkpoints) {
     v1::Checkpoint& checkpoint = *out.add_checkpoints();
     checkpoint.set_prompt_tokens(wish.position);

@@ -11,6 +11,10 @@ namespace strata::gateway {
 
 namespace {
 
+// What a next turn reads again at most of an answer that a stop string ended, besides the string. Each costs
+// a copy of the fixed part of the state on the device.
+constexpr uint32_t kAnswerCheckpointTokens = 16;
+
 using std::chrono::milliseconds;
 
 // A request that the engine has died of so often may well be the reason.
@@ -185,6 +189,8 @@ void Generation::submit(const PrefixMatch& match) {
                     .shared_prompt_tokens = reuse.share_roots ? prompt().landmarks.system_end : 0,
                     .checkpoints = checkpoint_positions(prompt().landmarks, prompt_count,
                                                         match.reused_tokens(), checkpoints)};
+  // Behind a stop string the engine is some tokens further than what was shown.
+  if (!job_.stop.empty()) call.answer_checkpoint_tokens = kAnswerCheckpointTokens;
   if (match.state && holder_of(match.state->source) == Holder::kStore) {
     call.parked = ParkedState{.id = match.state->id, .tokens = match.state->position};
   }

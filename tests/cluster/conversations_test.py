@@ -78,6 +78,20 @@ class Conversations(unittest.TestCase):
         _, whole, cached = ask(self.cluster, [system, QUESTION, {"role": "assistant", "content": first}, NEXT])
         self.assertLess(whole - cached, 30)
 
+    def test_an_answer_that_a_stop_string_ended_is_gone_on_with(self):
+        system = {"role": "system", "content": "Stopped. " + SYSTEM["content"]}
+        whole, _, _ = ask(self.cluster, [system, QUESTION], max_tokens=60)
+        place = next(place for place in range(len(whole) * 2 // 3, len(whole)) if whole.find(whole[place:place + 8]) == place)
+        body = {"messages": [system, QUESTION], "temperature": 0, "max_tokens": 60, "stop": whole[place:place + 8]}
+        _, answer, _ = self.cluster.request("POST", "/v1/chat/completions", body)
+        shown, usage = answer["choices"][0]["message"]["content"], answer["usage"]
+        self.assertEqual(shown, whole[:place])
+        history = [system, QUESTION, {"role": "assistant", "content": shown}, NEXT]
+        text, _, cached = ask(self.cluster, history)
+        # The engine was further than what was shown; states 16 tokens apart were kept.
+        self.assertGreaterEqual(cached, usage["prompt_tokens"] + usage["completion_tokens"] - 16 - 8)
+        self.assert_answered_as_if_cold(history, text)
+
     def test_an_answer_that_the_client_left_is_gone_on_with(self):
         system = {"role": "system", "content": "Left alone. " + SYSTEM["content"]}
         body = {"messages": [system, QUESTION], "max_tokens": 200}
