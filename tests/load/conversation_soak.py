@@ -113,22 +113,35 @@ class Soak:
                 return False
         return wait_for(ready, 60, "everything is back")
 
+    def listed_again(self, before):
+        """(what is listed, what of `before` is not): a new cache manager lists what is on disk as soon as the gpu-worker has attached."""
+        deadline = time.monotonic() + 20
+        while True:
+            listed = self.wait_ready()
+            lost = before - {each["id"] for each in listed["snapshots"]}
+            if not lost or time.monotonic() > deadline:
+                return listed, lost
+            time.sleep(0.1)
+
     def kill_until(self, deadline):
         """Each kill waits for the recovery from the one before, and then for a random while."""
+        said = 0
         while time.monotonic() < deadline:
             time.sleep(self.random.uniform(0.5, 15))
             name = self.random.choice(PROCESSES)
             before = {each["id"] for each in self.wait_ready()["snapshots"] if "disk" in each["tiers"]}
             self.cluster.kill(name)
             self.counts[name] += 1
-            listed = self.wait_ready()
-            lost = before - {each["id"] for each in listed["snapshots"]}
+            listed, lost = self.listed_again(before)
             with self.lock:
                 if lost:
                     self.problems.append(f"{len(lost)} of {len(before)} snapshots on disk are gone after a kill of {name}: {sorted(lost)[:3]}")
                 for tier in ("memory", "disk"):
                     if listed[tier]["used_bytes"] > listed[tier]["budget_bytes"]:
                         self.problems.append(f"{tier}: {listed[tier]}")
+            for problem in self.problems[said:]:
+                print(problem)
+            said = len(self.problems)
             print(f"{time.strftime('%X')} killed {name}: {len(listed['snapshots'])} snapshots, {self.counts['answers']} answers, "
                   f"{len(self.problems)} problems", flush=True)
 
