@@ -33,6 +33,15 @@ constexpr uint32_t kRequestsBeingRead = 8;
 // After the last answer, for what is still in buffers.
 constexpr milliseconds kFlushGrace{500};
 
+// Errors: the file's.
+Result<std::vector<config::SecretHash>> load_keys(const config::Settings& settings) {
+  std::vector<config::SecretHash> keys = settings.gateway_api_keys().list;
+  if (settings.gateway_api_keys_file().empty()) return keys;
+  TRY(auto more, read_key_file(settings.gateway_api_keys_file().string()));
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
 struct LoadedModel {
   ModelCard card;
   std::shared_ptr<const Preparer> preparer;
@@ -90,6 +99,7 @@ void set_build_metrics(obs::Metrics& metrics, const std::string& config_hash) {
 struct Gateway::Impl {
   GatewayOptions options;
   LoadedModel model;
+  std::vector<config::SecretHash> keys;
   std::shared_ptr<obs::Metrics> metrics = std::make_shared<obs::Metrics>(obs::Labels{});
   std::unique_ptr<GatewayProbe> probe = std::make_unique<GatewayProbe>(*metrics);
   std::unique_ptr<ConversationProbe> conversations = std::make_unique<ConversationProbe>(*metrics);
@@ -127,7 +137,9 @@ struct Gateway::Impl {
     admission = std::make_shared<Admission>(
         executor,
         AdmissionOptions{.sequences = settings.engine_sequences(),
-                         .queue_limit = settings.gateway_queue_limit()},
+                         .queue_limit = settings.gateway_queue_limit(),
+                         // Without keys all would be one key's.
+                         .requests_per_key = keys.empty() ? 0 : settings.gateway_requests_per_key()},
         [this](const AdmissionView& view) {
           queue = view;
           update_status();
@@ -145,6 +157,8 @@ struct Gateway::Impl {
     service = std::make_shared<Service>(
         executor,
         ServiceOptions{.listen_host = parse_listen(settings.gateway_listen()).value_or(ListenAddress{}).host,
+                       .api_keys = keys,
+                       .cors_origins = settings.gateway_cors_origins().list,
                        .drain = milliseconds(settings.supervisor_drain_ms()),
                        .requests_max = kSequencesMax + settings.gateway_queue_limit() + kRequestsBeingRead},
         model.preparer, model.card, environment, *metrics,
@@ -190,6 +204,7 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options) {
   options.http.idle_timeout = milliseconds(settings.gateway_idle_timeout_ms());
   options.generation.keepalive = milliseconds(settings.gateway_keepalive_ms());
   auto impl = std::make_unique<Impl>();
+  TRY(impl->keys, load_keys(settings));
   TRY(impl->model, load_model(settings));
   impl->options = std::move(options);
   impl->http = std::make_unique<HttpServer>(impl->options.http, *impl->probe);
@@ -203,6 +218,10 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options) {
   tell(impl->index, ConversationIndex::Start{});
   tell(impl->monitor, EngineMonitor::Start{});
   tell(impl->gatherer, MetricsGatherer::Round{});
+  if (impl->keys.empty() &&
+      !is_loopback(parse_listen(settings.gateway_listen()).value_or(ListenAddress{}).host)) {
+    obs::warn("gateway", "{} answers whoever can reach it: gateway.api_keys is empty", impl->address);
+  }
   const SamplingFallbacks& sampling = impl->model.card.fallbacks;
   obs::info("gateway",
             "{} serves {}; sampling unless a request says otherwise: temperature={} ({}) top_p={} ({}) "

@@ -28,9 +28,11 @@ void Admission::on(Submit submit) {
   if (full()) {
     return submit.reply(Refused{overloaded(static_cast<uint32_t>(waiting_.size()), kRetryAfterSeconds)});
   }
-  waiting_.push_back({.ticket = submit.ticket, .reply = submit.reply});
+  if (options_.requests_per_key != 0 && requests_of(submit.key) >= options_.requests_per_key)
+    return submit.reply(Refused{too_many_of_key(options_.requests_per_key, kRetryAfterSeconds)});
+  waiting_.push_back({.ticket = submit.ticket, .key = submit.key, .reply = submit.reply});
   grant_what_fits();
-  if (!running_.contains(submit.ticket)) submit.reply(Queued{static_cast<uint32_t>(waiting_.size())});
+  on(AskPosition{.ticket = submit.ticket});
   changed();
 }
 
@@ -43,7 +45,10 @@ void Admission::on(Leave leave) {
 
 void Admission::on(AskPosition ask) {
   auto found = std::ranges::find(waiting_, ask.ticket, &Waiting::ticket);
-  if (found != waiting_.end()) found->reply(Queued{static_cast<uint32_t>(found - waiting_.begin()) + 1});
+  if (found == waiting_.end()) return;
+  const std::vector<TicketId> tickets = order();
+  const auto place = std::ranges::find(tickets, ask.ticket) - tickets.begin();
+  found->reply(Queued{static_cast<uint32_t>(place) + 1});
 }
 
 void Admission::on(EngineLost lost) {
@@ -86,11 +91,50 @@ bool Admission::full() const { return waiting_.size() >= options_.queue_limit + 
 
 void Admission::grant_what_fits() {
   while (ready() && !waiting_.empty() && free_sequences() > 0) {
-    Waiting next = std::move(waiting_.front());
-    waiting_.pop_front();
-    running_[next.ticket] = {.reply = next.reply};
+    auto found = std::ranges::find(waiting_, order().front(), &Waiting::ticket);
+    Waiting next = std::move(*found);
+    waiting_.erase(found);
+    running_[next.ticket] = {.key = next.key, .reply = next.reply};
+    last_grant_[next.key] = ++grants_;
     next.reply(Granted{engine_.info});
   }
+}
+
+uint32_t Admission::requests_of(const NamespaceId& key) const {
+  const auto waiting = std::ranges::count(waiting_, key, &Waiting::key);
+  const auto running = std::ranges::count(running_, key, [](const auto& entry) { return entry.second.key; });
+  return static_cast<uint32_t>(waiting + running);
+}
+
+// Those that wait, the next one first. In rounds: each key's oldest, then each key's second, and so on;
+// within a round first the key whose last grant is the longest ago. A grant moves its key to the end of the
+// round, so what this says stays true until somebody comes or leaves.
+std::vector<TicketId> Admission::order() const {
+  struct Place {
+    uint32_t round = 0;
+    uint64_t last_grant = 0;
+    std::size_t arrival = 0;  // of the key's oldest: for keys that never had a grant
+    TicketId ticket = 0;
+    auto operator<=>(const Place&) const = default;
+  };
+  struct Key {
+    uint32_t waiting = 0;
+    std::size_t arrival = 0;
+  };
+  std::map<NamespaceId, Key> keys;
+  std::vector<Place> places;
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    Key& key = keys.try_emplace(waiting_[i].key, Key{.arrival = i}).first->second;
+    auto granted = last_grant_.find(waiting_[i].key);
+    places.push_back({.round = key.waiting++,
+                      .last_grant = granted == last_grant_.end() ? 0 : granted->second,
+                      .arrival = key.arrival,
+                      .ticket = waiting_[i].ticket});
+  }
+  std::ranges::sort(places);
+  std::vector<TicketId> tickets;
+  for (const Place& place : places) tickets.push_back(place.ticket);
+  return tickets;
 }
 
 void Admission::changed() {

@@ -1,16 +1,18 @@
 #pragma once
-// Who may use the engine's sequences, and who waits: a bounded queue in order of arrival (rules K4, H8). A
+// Who may use the engine's sequences, and who waits: a bounded queue (rules K4, H8). The keys that wait take
+// turns, and within a key it goes by arrival, so that nobody waits for all that somebody else has sent. A
 // ticket stands for one request from submit() to leave(). While the engine is away nobody new is admitted;
 // who holds a sequence keeps it.
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <variant>
+#include <vector>
 
 #include "gateway/api/api_error.h"
+#include "gateway/conversations/conversation_types.h"
 #include "gateway/engine/engine_client.h"
 #include "services/actor/actor.h"
 
@@ -43,6 +45,7 @@ struct AdmissionView {
 struct AdmissionOptions {
   uint32_t sequences = 1;  // until the engine says how many it has
   uint32_t queue_limit = 0;
+  uint32_t requests_per_key = 0;  // that run or wait; 0: as many as there is room for
 };
 
 class Admission : public actor::Actor {
@@ -51,6 +54,7 @@ class Admission : public actor::Actor {
 
   struct Submit {
     TicketId ticket = 0;
+    NamespaceId key = {};  // whose request it is; all the same where no keys are wanted
     bool no_wait = false;  // refuse rather than wait for an engine that is not there
     Reply reply = {};
   };
@@ -81,9 +85,11 @@ class Admission : public actor::Actor {
  private:
   struct Waiting {
     TicketId ticket = 0;
+    NamespaceId key = {};
     Reply reply = {};
   };
   struct Running {
+    NamespaceId key = {};
     Reply reply = {};
     bool waits_for_engine = false;
   };
@@ -91,6 +97,8 @@ class Admission : public actor::Actor {
   uint32_t free_sequences() const;
   bool ready() const { return engine_.phase == EngineState::Phase::kReady; }
   bool full() const;
+  uint32_t requests_of(const NamespaceId& key) const;
+  std::vector<TicketId> order() const;
   void grant_what_fits();
   void changed();
 
@@ -100,7 +108,10 @@ class Admission : public actor::Actor {
   EngineState engine_;
   bool ever_ready_ = false;
   bool draining_ = false;
-  std::deque<Waiting> waiting_;
+  std::vector<Waiting> waiting_;  // in order of arrival
+  // When each key was granted a sequence last, counted in grants. As many entries as there are keys.
+  std::map<NamespaceId, uint64_t> last_grant_;
+  uint64_t grants_ = 0;
   std::map<TicketId, Running> running_;
 };
 

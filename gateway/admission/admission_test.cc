@@ -1,6 +1,6 @@
 #include "gateway/admission/admission.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "services/actor/actor_system.h"
 
@@ -20,9 +20,26 @@ class AdmissionTest : public ::testing::Test {
     send(std::move(state));
   }
   void submit(TicketId ticket, bool no_wait = false) {
-    send(Admission::Submit{.ticket = ticket, .no_wait = no_wait, .reply = [this, ticket](AdmissionNews news) {
-                             heard_[ticket].push_back(std::move(news));
-                           }});
+    send(Admission::Submit{.ticket = ticket, .no_wait = no_wait, .reply = reply_to(ticket)});
+  }
+  void submit_of(const char* key, TicketId ticket) {
+    send(Admission::Submit{.ticket = ticket, .key = key_namespace(key), .reply = reply_to(ticket)});
+  }
+  Admission::Reply reply_to(TicketId ticket) {
+    return [this, ticket](AdmissionNews news) {
+      if (std::holds_alternative<Granted>(news)) granted_.push_back(ticket);
+      heard_[ticket].push_back(std::move(news));
+    };
+  }
+  uint32_t position(TicketId ticket) {
+    send(Admission::AskPosition{.ticket = ticket});
+    const Queued* queued = last<Queued>(ticket);
+    return queued == nullptr ? 0 : queued->position;
+  }
+  // The running one leaves, until nobody runs; the order in which all were granted.
+  std::vector<TicketId> run_all() {
+    for (std::size_t i = 0; i < granted_.size(); ++i) send(Admission::Leave{.ticket = granted_[i]});
+    return granted_;
   }
   template <class Message>
   void send(Message message) {
@@ -38,6 +55,7 @@ class AdmissionTest : public ::testing::Test {
   actor::VirtualWorld world_;
   std::shared_ptr<Admission> admission_;
   std::map<TicketId, std::vector<AdmissionNews>> heard_;
+  std::vector<TicketId> granted_;
   AdmissionView view_;
   int losses_ = 0;
 };
@@ -57,6 +75,65 @@ TEST_F(AdmissionTest, GrantsAsManyAsTheEngineHasSequencesAndQueuesTheRestInOrder
   EXPECT_TRUE(last<Granted>(3));
   send(Admission::AskPosition{.ticket = 4});
   EXPECT_EQ(last<Queued>(4)->position, 1u);
+}
+
+TEST_F(AdmissionTest, KeysThatWaitTakeTurnsAndWithinAKeyItGoesByArrival) {
+  start({.sequences = 1, .queue_limit = 16});
+  engine_ready(1);
+  for (TicketId ticket : {1, 2, 3, 4}) submit_of("many", ticket);
+  for (TicketId ticket : {21, 22}) submit_of("few", ticket);
+  submit_of("one", 31);
+  // "many" had its turn with 1.
+  EXPECT_EQ(position(21), 1u);
+  EXPECT_EQ(position(31), 2u);
+  EXPECT_EQ(position(2), 3u);
+  EXPECT_EQ(position(22), 4u);
+  EXPECT_EQ(position(3), 5u);
+  EXPECT_EQ(position(4), 6u);
+  EXPECT_THAT(run_all(), ::testing::ElementsAre(1, 21, 31, 2, 22, 3, 4));
+}
+
+TEST_F(AdmissionTest, WhoeverIsToldAPlaceIsServedInThatPlace) {
+  start({.sequences = 1, .queue_limit = 64});
+  engine_ready(1);
+  std::map<uint32_t, TicketId> places;
+  const char* keys[] = {"a", "b", "a", "a", "c", "b", "a", "d", "c", "c", "c", "a"};
+  for (TicketId ticket = 0; ticket < std::size(keys); ++ticket) submit_of(keys[ticket], ticket);
+  for (TicketId ticket = 1; ticket < std::size(keys); ++ticket) places[position(ticket)] = ticket;
+  ASSERT_EQ(places.size(), std::size(keys) - 1) << "two have the same place";
+  std::vector<TicketId> told{0};
+  for (const auto& [place, ticket] : places) told.push_back(ticket);
+  EXPECT_EQ(run_all(), told);
+}
+
+TEST_F(AdmissionTest, AKeyThatComesBackDoesNotGetAheadOfThoseThatWaitedMeanwhile) {
+  start({.sequences = 1, .queue_limit = 16});
+  engine_ready(1);
+  submit_of("a", 1);
+  submit_of("b", 11);
+  send(Admission::Leave{.ticket = 1});
+  ASSERT_TRUE(last<Granted>(11));
+  submit_of("b", 12);
+  submit_of("a", 2);
+  send(Admission::Leave{.ticket = 11});
+  EXPECT_TRUE(last<Granted>(2)) << "b had its turn after a";
+}
+
+TEST_F(AdmissionTest, AKeyHasNoMoreThanItsLimitRunningAndWaiting) {
+  start({.sequences = 1, .queue_limit = 16, .requests_per_key = 2});
+  engine_ready(1);
+  submit_of("a", 1);
+  submit_of("a", 2);
+  submit_of("a", 3);
+  ASSERT_TRUE(last<Refused>(3));
+  EXPECT_EQ(last<Refused>(3)->error.status, 429u);
+  EXPECT_EQ(last<Refused>(3)->error.code, "key_limit");
+  EXPECT_GE(last<Refused>(3)->error.retry_after_s.value_or(0), 1u);
+  submit_of("b", 11);
+  EXPECT_TRUE(last<Queued>(11)) << "another key's limit";
+  send(Admission::Leave{.ticket = 1});
+  submit_of("a", 4);
+  EXPECT_TRUE(last<Queued>(4)) << "one has left";
 }
 
 TEST_F(AdmissionTest, RefusesOneMoreThanTheQueueHoldsAndSaysWhenToComeBack) {

@@ -23,6 +23,15 @@ ApiError overloaded(uint32_t waiting, uint32_t retry_after_s) {
           .retry_after_s = retry_after_s};
 }
 
+ApiError too_many_of_key(uint32_t limit, uint32_t retry_after_s) {
+  return {.status = 429,
+          .type = "rate_limit_error",
+          .message = fmt::format(
+              "{} requests of this API key run or wait already, which is its limit; try again later", limit),
+          .code = "key_limit",
+          .retry_after_s = retry_after_s};
+}
+
 ApiError context_exceeded(uint64_t prompt_tokens, uint64_t context_tokens) {
   return {.message = fmt::format(
               "the prompt has {} tokens and the context holds {}, of which the answer needs at least one",

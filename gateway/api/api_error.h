@@ -27,6 +27,7 @@ using ApiResult = tl::expected<T, ApiError>;
 ApiError invalid_request(std::string message, std::optional<std::string> param = {});
 ApiError not_found(std::string message, std::string code);
 ApiError overloaded(uint32_t waiting, uint32_t retry_after_s);
+ApiError too_many_of_key(uint32_t limit, uint32_t retry_after_s);
 ApiError context_exceeded(uint64_t prompt_tokens, uint64_t context_tokens);
 ApiError model_loading(double progress);
 ApiError engine_away();

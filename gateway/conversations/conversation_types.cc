@@ -11,7 +11,7 @@ snapshot::Hash128 hash_of(std::string_view text) { return snapshot::hash128(std:
 
 }  // namespace
 
-NamespaceId key_namespace(std::string_view api_key) { return hash_of("key " + std::string(api_key)); }
+NamespaceId key_namespace(std::string_view key_hash) { return hash_of("key " + std::string(key_hash)); }
 
 NamespaceId shared_namespace() {
   static const NamespaceId shared = snapshot::shared_name_space();

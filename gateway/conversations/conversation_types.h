@@ -16,8 +16,8 @@ using snapshot::TokenRange;
 
 // Whose conversations they are. One namespace never sees another (rule I10).
 using NamespaceId = snapshot::Hash128;
-// Of an API key; the empty key when the server asks for none. No key has the shared one's.
-NamespaceId key_namespace(std::string_view api_key);
+// Of the hash of an API key; of nothing when the server asks for none. No key has the shared one's.
+NamespaceId key_namespace(std::string_view key_hash);
 // Of roots that the operator declared shared: seen from every namespace.
 NamespaceId shared_namespace();
 

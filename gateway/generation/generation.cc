@@ -79,10 +79,12 @@ void Generation::on(Start) {
   exchange_->on_client_gone([weak] {
     if (auto alive = weak.lock()) tell(alive, ClientGone{});
   });
-  tell(environment_.admission,
-       Admission::Submit{.ticket = ticket_, .no_wait = job_.no_wait, .reply = [weak](AdmissionNews news) {
-                           if (auto alive = weak.lock()) tell(alive, std::move(news));
-                         }});
+  tell(environment_.admission, Admission::Submit{.ticket = ticket_,
+                                                 .key = job_.name_space,
+                                                 .no_wait = job_.no_wait,
+                                                 .reply = [weak](AdmissionNews news) {
+                                                   if (auto alive = weak.lock()) tell(alive, std::move(news));
+                                                 }});
   wait_for_engine(environment_.limits.loading_wait);
 }
 

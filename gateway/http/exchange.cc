@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "services/base/check.h"
 
 namespace strata::gateway {
@@ -12,12 +15,18 @@ Exchange::Exchange(HttpRequest request, std::function<void()> wake)
       bodiless_(request_.method == "HEAD"),
       close_after_(!request_.keep_alive) {}
 
+void Exchange::add_headers(std::vector<std::pair<std::string, std::string>> headers) {
+  CHECK(!started_, "the headers are sent already");
+  std::ranges::move(headers, std::back_inserter(headers_));
+}
+
 void Exchange::respond(HttpResponse response) {
   CHECK(!started_, "a response was already begun");
   started_ = finished_ = true;
   status_ = response.status;
   std::string framing;
   if (response.status != 204) framing = fmt::format("Content-Length: {}\r\n", response.body.size());
+  std::ranges::copy(headers_, std::back_inserter(response.headers));
   buffer_ += format_head(request_, response, framing, close_after_);
   if (!bodiless_) buffer_ += response.body;
   wake_();
@@ -30,6 +39,7 @@ void Exchange::start_stream(HttpResponse head) {
   // HTTP/1.0 knows no chunks: there the end of the connection is the end of the body.
   chunked_ = !request_.http_1_0;
   if (!chunked_) close_after_ = true;
+  std::ranges::copy(headers_, std::back_inserter(head.headers));
   buffer_ += format_head(request_, head, chunked_ ? "Transfer-Encoding: chunked\r\n" : "", close_after_);
   wake_();
 }

@@ -21,7 +21,10 @@ class Exchange {
 
   const HttpRequest& request() const { return request_; }
 
-  // --- for the handler: either respond(), or start_stream(), write()..., finish().
+  // --- for the handler: first who asks and what every response gets, then
+  void set_key_hash(std::string hash) { request_.key_hash = std::move(hash); }
+  void add_headers(std::vector<std::pair<std::string, std::string>> headers);
+  // either respond(), or start_stream(), write()..., finish().
   void respond(HttpResponse response);
   void start_stream(HttpResponse head);
   void write(std::string_view bytes);
@@ -50,6 +53,7 @@ class Exchange {
   HttpRequest request_;
   std::function<void()> wake_;
   std::function<void()> gone_handler_;
+  std::vector<std::pair<std::string, std::string>> headers_;
   std::string buffer_;
   std::string log_detail_;
   uint32_t status_ = 0;

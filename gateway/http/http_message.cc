@@ -17,6 +17,8 @@ std::string_view reason_phrase(uint32_t status) {
       return "No Content";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 403:
       return "Forbidden";
     case 404:

@@ -18,7 +18,8 @@ struct HttpRequest {
   std::string body = {};
   bool http_1_0 = false;
   bool keep_alive = true;
-  std::string id = {};  // of this request: in the response's x-request-id and in the log
+  std::string id = {};        // of this request: in the response's x-request-id and in the log
+  std::string key_hash = {};  // of the API key it was admitted with; empty: no key was wanted
 
   // nullptr: the header is not there. name in lower case.
   const std::string* header(std::string_view name) const;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <utility>
 
 #include "gateway/api/json_text.h"
 
@@ -25,12 +26,6 @@ std::string lower(std::string_view text) {
 std::string host_of(std::string_view authority) {
   if (authority.starts_with('[')) return std::string(authority.substr(1, authority.find(']') - 1));
   return std::string(authority.substr(0, authority.find(':')));
-}
-
-bool is_loopback(std::string_view host) {
-  if (host == "localhost" || host == "::1") return true;
-  // The whole of 127/8, but no name that only begins like it.
-  return host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
 bool is_address(const std::string& host) {
@@ -74,8 +69,14 @@ std::optional<ListenAddress> parse_listen(std::string_view text) {
   return address;
 }
 
-RequestGuard::RequestGuard(std::string listen_host)
-    : listen_host_(lower(listen_host)), loopback_only_(is_loopback(listen_host_)) {}
+bool is_loopback(std::string_view host) {
+  if (host == "localhost" || host == "::1") return true;
+  // The whole of 127/8, but no name that only begins like it.
+  return host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+RequestGuard::RequestGuard(std::string listen_host, Cors cors)
+    : listen_host_(lower(listen_host)), cors_(std::move(cors)), loopback_only_(is_loopback(listen_host_)) {}
 
 std::optional<ApiError> RequestGuard::check(const HttpRequest& request) const {
   if (auto error = check_host(request)) return error;
@@ -101,7 +102,7 @@ bool RequestGuard::is_own_name(const std::string& host) const {
 // A browser sends Origin with everything but plain page loads; programs do not.
 std::optional<ApiError> RequestGuard::check_origin(const HttpRequest& request) const {
   const std::string* origin = request.header("origin");
-  if (origin == nullptr) return {};
+  if (origin == nullptr || cors_.allows(*origin)) return {};
   const std::string* host = request.header("host");
   // Its own page, unless the page's name was pointed here by somebody else: behind an address that others can
   // reach, only names that nobody else can hand out count as ours.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gateway/api/api_error.h"
+#include "gateway/http/cors.h"
 #include "gateway/http/http_message.h"
 
 namespace strata::gateway {
@@ -17,10 +18,14 @@ struct ListenAddress {
 };
 std::optional<ListenAddress> parse_listen(std::string_view text);
 
+// localhost, ::1 and 127/8: nobody on another machine reaches them.
+bool is_loopback(std::string_view host);
+
 class RequestGuard {
  public:
   // listen_host: as configured. Bound to this machine alone, the Host header must name this machine.
-  explicit RequestGuard(std::string listen_host);
+  // cors: pages that may send requests beside our own.
+  explicit RequestGuard(std::string listen_host, Cors cors = Cors({}));
 
   // Who calls, before anybody looks at the path.
   std::optional<ApiError> check(const HttpRequest& request) const;
@@ -33,6 +38,7 @@ class RequestGuard {
   bool is_own_name(const std::string& host) const;
 
   std::string listen_host_;
+  Cors cors_;
   bool loopback_only_ = false;
 };
 

@@ -20,13 +20,9 @@ constexpr std::string_view kDocumentStart = "<|endoftext|>";
 // Chosen seeds fit into a double, so that every client can send them back unharmed.
 constexpr uint64_t kChosenSeedMax = (uint64_t{1} << 53) - 1;
 
-// Whose conversations a request may go on from, and whose they stay. This version checks no API keys, so the
-// keys that clients send mean nothing and all requests share one namespace; once keys are checked, the one
-// that a request was admitted with belongs here.
-NamespaceId namespace_of(const HttpRequest& /*request*/) {
-  static const NamespaceId keyless = key_namespace("");
-  return keyless;
-}
+// Whose conversations a request may go on from, and whose they stay. Where no keys are wanted, those that
+// clients send mean nothing and all requests share one namespace.
+NamespaceId namespace_of(const HttpRequest& request) { return key_namespace(request.key_hash); }
 
 uint64_t choose_seed() {
   static thread_local std::mt19937_64 random{std::random_device{}()};

@@ -33,7 +33,9 @@ Service::Service(std::shared_ptr<actor::Executor> executor, ServiceOptions optio
     : Actor(executor),
       http_executor_(std::move(executor)),
       options_(std::move(options)),
-      guard_(options_.listen_host),
+      cors_(options_.cors_origins),
+      guard_(options_.listen_host, cors_),
+      keys_(options_.api_keys),
       preparer_(std::move(preparer)),
       card_(std::move(card)),
       environment_(std::move(environment)),
@@ -43,9 +45,15 @@ Service::Service(std::shared_ptr<actor::Executor> executor, ServiceOptions optio
 void Service::serve(std::shared_ptr<Exchange> exchange) {
   const HttpRequest& request = exchange->request();
   const Dialect dialect = dialect_of(request.target);
+  // First, so that an allowed page can read whatever the answer is.
+  exchange->add_headers(cors_.response_headers(request));
   if (auto error = guard_.check(request)) return exchange->respond(error_response(*error, dialect));
-  // No CORS headers: a page of another origin gets nothing it could read (rule I1).
-  if (request.method == "OPTIONS") return exchange->respond({.status = 204, .content_type = "", .body = ""});
+  // Without key: a browser's preflight carries none.
+  if (request.method == "OPTIONS") {
+    return exchange->respond(
+        {.status = 204, .content_type = "", .body = "", .headers = cors_.preflight_headers(request)});
+  }
+  if (!admit(*exchange)) return;
   auto match = find_route(request.method, request.target);
   if (!match) {
     HttpResponse response = error_response(match.error().error, dialect);
@@ -57,6 +65,20 @@ void Service::serve(std::shared_ptr<Exchange> exchange) {
       return exchange->respond(error_response(*error, dialect));
   }
   answer(exchange, *match);
+}
+
+// False: the request has its 401.
+bool Service::admit(Exchange& exchange) {
+  if (needs_no_key(exchange.request().target)) return true;
+  auto key = keys_.admit(exchange.request());
+  if (key) {
+    exchange.set_key_hash(std::move(*key));
+    return true;
+  }
+  HttpResponse response = error_response(key.error(), dialect_of(exchange.request().target));
+  response.headers.emplace_back("WWW-Authenticate", "Bearer realm=\"strata\"");
+  exchange.respond(std::move(response));
+  return false;
 }
 
 void Service::answer(const std::shared_ptr<Exchange>& exchange, const Match& match) {

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "gateway/generation/generation.h"
+#include "gateway/http/api_keys.h"
+#include "gateway/http/cors.h"
 #include "gateway/http/request_guard.h"
 #include "gateway/http/routes.h"
 #include "gateway/metrics/cluster_metrics.h"
@@ -19,6 +21,8 @@ namespace strata::gateway {
 
 struct ServiceOptions {
   std::string listen_host;
+  std::vector<config::SecretHash> api_keys = {};
+  std::vector<std::string> cors_origins = {};
   std::chrono::milliseconds drain{3000};
   // Requests being read, waiting or running at the same time; one more is refused before anybody reads it.
   std::size_t requests_max = 64;
@@ -67,6 +71,7 @@ class Service : public actor::Actor {
 
  private:
   std::shared_ptr<Service> self() { return std::static_pointer_cast<Service>(shared_from_this()); }
+  bool admit(Exchange& exchange);
   void answer(const std::shared_ptr<Exchange>& exchange, const Match& match);
   void prepare(std::shared_ptr<Exchange> exchange, Endpoint endpoint);
   using MakeDocument = ApiResult<std::string> (Preparer::*)(const HttpRequest&) const;
@@ -79,7 +84,9 @@ class Service : public actor::Actor {
 
   std::shared_ptr<actor::Executor> http_executor_;  // for the generations, too
   ServiceOptions options_;
+  Cors cors_;
   RequestGuard guard_;
+  ApiKeys keys_;
   std::shared_ptr<const Preparer> preparer_;
   ModelCard card_;
   GenerationEnvironment environment_;

@@ -15,7 +15,7 @@ int run_config_check(const config::LoadOptions& options) {
 int run_config_show(const config::LoadOptions& options, bool comments) {
   auto settings = config::load(options);
   if (!settings) return report(settings.error(), kExitFault);
-  fmt::print("{}", config::to_yaml(**settings, comments));
+  fmt::print("{}", config::to_yaml(**settings, comments, config::SecretsShown::kHidden));
   return 0;
 }
 

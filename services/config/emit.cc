@@ -54,22 +54,40 @@ void append_comment(std::string& out, std::string_view indent, std::string_view 
   }
 }
 
+std::string value_of(const PropertyBase& property) {
+  if (!property.is_list()) return scalar(property.text());
+  std::vector<std::string> items = property.items();
+  for (std::string& item : items) item = scalar(item);
+  return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+struct Style {
+  bool comments = false;
+  SecretsShown secrets = SecretsShown::kHashes;
+};
+
 void append_property(std::string& out, const PropertyBase& property, std::string_view key,
-                     std::string_view indent, bool comments) {
-  if (comments) {
+                     std::string_view indent, Style style) {
+  if (style.comments) {
     append_comment(out, indent, property.description());
-    std::string facts = fmt::format("default: {}", scalar(property.default_text()));
+    std::string facts = fmt::format(
+        "default: {}", property.is_list() ? property.default_text() : scalar(property.default_text()));
     if (std::string range = property.range_text(); !range.empty()) facts += fmt::format("; {}", range);
     if (auto unit = unit_name(property.meta().unit); !unit.empty()) facts += fmt::format("; in {}", unit);
     facts += fmt::format("; takes effect: {}", applies_name(property.meta().applies));
     append_comment(out, indent, facts);
   }
-  out += fmt::format("{}{}: {}\n", indent, key, scalar(property.text()));
+  if (property.is_secret() && style.secrets == SecretsShown::kHidden && !property.is_default()) {
+    out += fmt::format("{}# {}: {} given, not shown\n", indent, key, property.items().size());
+    return;
+  }
+  out += fmt::format("{}{}: {}\n", indent, key, value_of(property));
 }
 
 }  // namespace
 
-std::string to_yaml(const Settings& settings, bool comments) {
+std::string to_yaml(const Settings& settings, bool comments, SecretsShown secrets) {
+  const Style style{.comments = comments, .secrets = secrets};
   std::string out;
   std::string_view section;
   for (const PropertyBase* property : settings.all()) {
@@ -82,9 +100,9 @@ std::string to_yaml(const Settings& settings, bool comments) {
       section = its_section;
     }
     if (its_section.empty()) {
-      append_property(out, *property, name, "", comments);
+      append_property(out, *property, name, "", style);
     } else {
-      append_property(out, *property, name.substr(dot + 1), "  ", comments);
+      append_property(out, *property, name.substr(dot + 1), "  ", style);
     }
   }
   return out;

@@ -147,10 +147,26 @@ class Reader {
   void read_value(PropertyBase& property, const YAML::Node& value, const std::string& key_place) {
     if (value.IsScalar()) {
       set_value(property, value.Scalar(), place(options_.path, value.Mark()), folder_);
+    } else if (value.IsSequence() && property.is_list()) {
+      set_items(property, value, key_place);
     } else {
       faults.push_back(fmt::format("{}: {}: expected a single value, got {}{}", key_place, property.name(),
                                    kind_of(value), value.IsNull() ? " (\"\" is the empty value)" : ""));
     }
+  }
+
+  void set_items(PropertyBase& property, const YAML::Node& list, const std::string& where) {
+    std::vector<std::string> items;
+    for (const YAML::Node& item : list) {
+      if (!item.IsScalar()) {
+        faults.push_back(fmt::format("{}: {}: item {}: expected a single value, got {}", where,
+                                     property.name(), items.size() + 1, kind_of(item)));
+        return;
+      }
+      items.push_back(item.Scalar());
+    }
+    if (Status status = property.parse_items(items); !status.ok())
+      faults.push_back(fmt::format("{}: {}: {}", where, property.name(), status.message()));
   }
 
   void set_value(PropertyBase& property, const std::string& text, const std::string& where,
@@ -187,8 +203,9 @@ class Reader {
   void read_set(const std::string& set) {
     auto equals = set.find('=');
     std::string name = set.substr(0, equals);
-    std::string where = fmt::format("--set {}", set);
     PropertyBase* property = settings_.find(name);
+    const bool hide = property != nullptr && property->is_secret();
+    const std::string where = fmt::format("--set {}", hide ? name + "=..." : set);
     if (equals == std::string::npos) {
       faults.push_back(fmt::format("{}: expected PATH=VALUE", where));
     } else if (property == nullptr) {
@@ -202,6 +219,7 @@ class Reader {
     std::string value;
     try {
       YAML::Node node = YAML::Load(text);
+      if (node.IsSequence() && property.is_list()) return set_items(property, node, where);
       if (!node.IsScalar() && !node.IsNull()) {
         faults.push_back(fmt::format("{}: expected a single value, got {}", where, kind_of(node)));
         return;

@@ -27,8 +27,9 @@ std::vector<std::string> find_faults(const LoadOptions& options);
 
 // All settings as one YAML text with absolute paths: what the supervisor hands to its children
 // (RUN_DIR/config.yaml), and `strata config show`. comments: with description, unit, default and range above
-// each.
-std::string to_yaml(const Settings& settings, bool comments);
+// each. Hidden secrets are left out, with a comment that says how many there are.
+enum class SecretsShown { kHashes, kHidden };
+std::string to_yaml(const Settings& settings, bool comments, SecretsShown secrets = SecretsShown::kHashes);
 // The reference page of all settings (docs/configuration.md), in Markdown.
 std::string reference_markdown();
 // XXH3 of to_yaml(settings, false), hex.

@@ -54,6 +54,58 @@ struct Variable {
   const char* name_;
 };
 
+TEST_F(Load, ReadsListsFromEveryLayer) {
+  using Origins = std::vector<std::string>;
+  const Origins both = {"https://a.example", "http://[::1]:3000"};
+  for (const char* text : {"gateway:\n  cors_origins: [https://a.example, \"http://[::1]:3000\"]\n",
+                           "gateway:\n  cors_origins:\n    - https://a.example\n    - http://[::1]:3000\n",
+                           "gateway:\n  cors_origins: \"[https://a.example, http://[::1]:3000]\"\n"}) {
+    EXPECT_EQ(loaded(text)->gateway_cors_origins().list, both) << text;
+  }
+  EXPECT_EQ(loaded("gateway:\n  cors_origins: https://a.example\n")->gateway_cors_origins().list.size(), 1u);
+  EXPECT_THAT(loaded("gateway:\n  cors_origins: []\n")->gateway_cors_origins().list, IsEmpty());
+  EXPECT_EQ(loaded("", {"gateway.cors_origins=[https://a.example, \"http://[::1]:3000\"]"})
+                ->gateway_cors_origins()
+                .list,
+            both);
+  Variable variable("STRATA__GATEWAY__CORS_ORIGINS", "[https://a.example, http://[::1]:3000]");
+  EXPECT_EQ(loaded("")->gateway_cors_origins().list, both);
+}
+
+TEST_F(Load, RefusesListsWhereThereAreNone) {
+  EXPECT_THAT(faults("gateway:\n  listen: [a, b]\n"),
+              ElementsAre("c.yaml:2:3: gateway.listen: expected a single value, got a list"));
+  EXPECT_THAT(faults("", {"gateway.listen=[a]"}),
+              ElementsAre("--set gateway.listen=[a]: expected a single value, got a list"));
+  EXPECT_THAT(faults("gateway:\n  cors_origins: [{a: b}]\n"),
+              ElementsAre("c.yaml:2:3: gateway.cors_origins: item 1: expected a single value, got a map"));
+  EXPECT_THAT(faults("gateway:\n  cors_origins: {a: b}\n"),
+              ElementsAre("c.yaml:2:3: gateway.cors_origins: expected a single value, got a map"));
+}
+
+TEST_F(Load, KeysLeaveTheLoaderAsHashesAndAreInNoErrorAndNotShown) {
+  auto settings = loaded("gateway:\n  api_keys: [\"abc\", other-key]\n");
+  EXPECT_EQ(settings->gateway_api_keys().list[1], hash_secret("other-key"));
+  for (bool comments : {false, true}) {
+    const std::string handed_on = to_yaml(*settings, comments);
+    EXPECT_THAT(handed_on, HasSubstr(hash_secret("other-key").text()));
+    EXPECT_THAT(handed_on, ::testing::Not(HasSubstr("other-key")));
+    EXPECT_EQ(loaded(handed_on)->gateway_api_keys().list, settings->gateway_api_keys().list);
+    const std::string shown = to_yaml(*settings, comments, SecretsShown::kHidden);
+    EXPECT_THAT(shown, HasSubstr("  # api_keys: 2 given, not shown\n"));
+    EXPECT_THAT(shown, ::testing::Not(HasSubstr(hash_secret("other-key").text())));
+    EXPECT_THAT(to_yaml(*loaded(shown), comments, SecretsShown::kHidden), HasSubstr("  api_keys: []\n"));
+  }
+  for (const auto& fault :
+       {faults("gateway:\n  api_keys: [fine, \"my secret\"]\n"),
+        faults("gateway:\n  api_keys: \"my secret\"\n"), faults("", {"gateway.api_keys=[\"my secret\"]"}),
+        faults("", {"gateway.api_keys={my secret: 1}"})}) {
+    ASSERT_EQ(fault.size(), 1u);
+    EXPECT_THAT(fault[0], HasSubstr("gateway.api_keys"));
+    EXPECT_THAT(fault[0], ::testing::Not(HasSubstr("my secret")));
+  }
+}
+
 TEST_F(Load, ReadsTheFileOverTheDefaults) {
   auto settings = loaded("experts:\n  slots: 25%\nnumerics: exact\ncpu_experts:\n  pin: off\n");
   EXPECT_EQ(settings->experts_slots().of(1000, 0), 250u);

@@ -153,6 +153,63 @@ Result<Size> read(std::string_view text, const Bounds<Size>&) {
               quoted(text));
 }
 
+// "[a, b]" -> a, b; "a" -> a; "[]" and "" -> nothing.
+std::vector<std::string> split_items(std::string_view text) {
+  if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  std::vector<std::string> items;
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    std::string_view item = text.substr(0, comma);
+    while (item.starts_with(' ')) item.remove_prefix(1);
+    while (item.ends_with(' ')) item.remove_suffix(1);
+    // An empty text between commas is an item, to be refused; [ ] holds none.
+    if (!item.empty() || comma != std::string_view::npos || !items.empty()) items.emplace_back(item);
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  }
+  return items;
+}
+
+Result<Words> read_list(const std::vector<std::string>& items, const Bounds<Words>& bounds) {
+  Words words{items};
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (items[i].empty()) return fail(Code::kInvalidArgument, "item {} is empty", i + 1);
+  }
+  if (bounds.fault != nullptr) {
+    if (std::string fault = bounds.fault(words); !fault.empty())
+      return fail(Code::kInvalidArgument, "{}", fault);
+  }
+  return words;
+}
+
+Result<Secrets> read_list(const std::vector<std::string>& items, const Bounds<Secrets>&) {
+  Secrets secrets;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    auto secret = read_secret(items[i]);
+    if (!secret) return fail(Code::kInvalidArgument, "item {}: {}", i + 1, secret.error().message());
+    secrets.list.push_back(*secret);
+  }
+  return secrets;
+}
+
+template <class T>
+  requires kIsList<T>
+Result<T> read(std::string_view text, const Bounds<T>& bounds) {
+  return read_list(split_items(text), bounds);
+}
+
+std::vector<std::string> written_items(const Words& words) { return words.list; }
+std::vector<std::string> written_items(const Secrets& secrets) {
+  std::vector<std::string> items;
+  for (const SecretHash& hash : secrets.list) items.push_back(hash.text());
+  return items;
+}
+
+template <class T>
+  requires kIsList<T>
+std::string write(const T& value) {
+  return fmt::format("[{}]", fmt::join(written_items(value), ", "));
+}
+
 std::string write(uint32_t value) { return fmt::format("{}", value); }
 std::string write(double value) { return fmt::format("{}", value); }
 std::string write(bool value) { return value ? "true" : "false"; }
@@ -253,6 +310,31 @@ std::string optional_listen_address_fault(const std::string& text) {
   return text.empty() ? "" : listen_address_fault(text);
 }
 
+std::string origins_fault(const Words& origins) {
+  for (const std::string& origin : origins.list) {
+    const auto mark = origin.find("://");
+    const std::string_view scheme = std::string_view(origin).substr(0, mark);
+    const std::string_view rest =
+        mark == std::string::npos ? std::string_view() : std::string_view(origin).substr(mark + 3);
+    auto in_scheme = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+    auto in_host = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+             std::string_view("-._:[]").find(c) != std::string_view::npos;
+    };
+    if (scheme.empty() || rest.empty() || !std::ranges::all_of(scheme, in_scheme) ||
+        !std::ranges::all_of(rest, in_host)) {
+      return fmt::format(
+          "expected origins such as https://app.example or http://localhost:3000, in lower case and without "
+          "a path, got {}",
+          quoted(origin));
+    }
+    // A browser leaves the usual port out, so this would never match.
+    if ((scheme == "https" && rest.ends_with(":443")) || (scheme == "http" && rest.ends_with(":80")))
+      return fmt::format("leave the usual port out, as browsers do: {}", quoted(origin));
+  }
+  return "";
+}
+
 PropertyBase* PropertySet::find(std::string_view name) const {
   for (PropertyBase* property : properties_) {
     if (property->name() == name) return property;
@@ -266,6 +348,26 @@ PropertyBase::PropertyBase(PropertySet* set, std::string_view name, std::string_
   CHECK(set->find(name) == nullptr, "setting {} is declared twice", name);
   CHECK(std::count(name.begin(), name.end(), '.') <= 1, "{}: one section at most", name);
   set->properties_.push_back(this);
+}
+
+Status PropertyBase::parse_items(const std::vector<std::string>&) {
+  return fail(Code::kInvalidArgument, "expected a single value, got a list");
+}
+
+template <class T>
+std::vector<std::string> Property<T>::items() const {
+  if constexpr (kIsList<T>) return written_items(value_);
+  return {};
+}
+
+template <class T>
+Status Property<T>::parse_items(const std::vector<std::string>& items) {
+  if constexpr (kIsList<T>) {
+    TRY(value_, read_list(items, bounds_));
+    return {};
+  } else {
+    return PropertyBase::parse_items(items);
+  }
 }
 
 template <class T>
@@ -292,6 +394,9 @@ std::string Property<T>::range_text() const {
   if constexpr (std::is_same_v<T, Count>) return "auto, or " + number_range(number_bounds(bounds_));
   if constexpr (std::is_same_v<T, Size>) return "auto, or a size such as 24GiB, 512MiB or 4096";
   if constexpr (std::is_same_v<T, bool>) return "true or false";
+  if constexpr (std::is_same_v<T, Words>) return "a list";
+  if constexpr (std::is_same_v<T, Secrets>)
+    return "a list of keys, or of `sha256:` and 64 hexadecimal digits";
   return "";
 }
 
@@ -311,6 +416,8 @@ template class Property<Choice>;
 template class Property<Amount>;
 template class Property<Count>;
 template class Property<Size>;
+template class Property<Words>;
+template class Property<Secrets>;
 template class Property<bool>;
 template class Property<uint32_t>;
 template class Property<double>;

@@ -7,9 +7,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "services/base/status.h"
+#include "services/config/secret.h"
 
 namespace strata::config {
 
@@ -69,6 +71,17 @@ struct Size {
   static Size of(uint64_t count) { return {count}; }
 };
 
+// Lists: in YAML [a, b] or one item a line, elsewhere [a, b] or a single item. "[]": none.
+struct Words {
+  std::vector<std::string> list;
+};
+// Given as secrets or as their hashes, kept and written as hashes.
+struct Secrets {
+  std::vector<SecretHash> list;
+};
+template <class T>
+inline constexpr bool kIsList = std::is_same_v<T, Words> || std::is_same_v<T, Secrets>;
+
 template <class T>
 struct Bounds {
   std::optional<T> min = {}, max = {};    // of a Count: of its number
@@ -80,6 +93,8 @@ struct Bounds {
 // A fault for Bounds<std::string>: HOST:PORT with a port of 0 to 65535; IPv6 hosts in brackets.
 std::string listen_address_fault(const std::string& text);
 std::string optional_listen_address_fault(const std::string& text);  // empty is right, too
+// A fault for Bounds<Words>: origins as browsers send them, SCHEME://HOST or SCHEME://HOST:PORT.
+std::string origins_fault(const Words& origins);
 
 class PropertyBase;
 
@@ -112,13 +127,18 @@ class PropertyBase {
   virtual std::string range_text() const = 0;  // "1 to 16", "host or cuda", ""
   virtual bool is_default() const = 0;
   virtual bool is_path() const { return false; }
+  virtual bool is_list() const { return false; }
+  virtual bool is_secret() const { return false; }  // neither errors nor what is shown may hold its value
+  // Of lists: the items as they are written, and the items of a YAML list. Nothing else has any.
+  virtual std::vector<std::string> items() const { return {}; }
+  virtual Status parse_items(const std::vector<std::string>& items);
 
  private:
   std::string_view name_, description_;
   PropertyMeta meta_;
 };
 
-// T: std::string, Path, Choice, Amount, Count, Size, bool, uint32_t, double.
+// T: std::string, Path, Choice, Amount, Count, Size, Words, Secrets, bool, uint32_t, double.
 template <class T>
 class Property final : public PropertyBase {
  public:
@@ -138,6 +158,10 @@ class Property final : public PropertyBase {
   std::string range_text() const override;
   bool is_default() const override;
   bool is_path() const override;
+  bool is_list() const override { return kIsList<T>; }
+  bool is_secret() const override { return std::is_same_v<T, Secrets>; }
+  std::vector<std::string> items() const override;
+  Status parse_items(const std::vector<std::string>& items) override;
 
  private:
   T value_, default_;

@@ -56,6 +56,61 @@ TEST(Property, TakesCounts) {
   EXPECT_EQ(count.parse("9").message(), "expected auto or 0 to 8, got '9'");
 }
 
+TEST(Property, TakesListsOfWords) {
+  One<Words> words(Words{});
+  EXPECT_EQ(words.property.text(), "[]");
+  EXPECT_TRUE(words.property.is_default());
+  const std::pair<std::string_view, std::vector<std::string>> right[] = {{"[a, b]", {"a", "b"}},
+                                                                         {"[a,b ]", {"a", "b"}},
+                                                                         {"a", {"a"}},
+                                                                         {"a, b", {"a", "b"}},
+                                                                         {"[]", {}},
+                                                                         {"[ ]", {}},
+                                                                         {"", {}},
+                                                                         {"[x[1], y]", {"x[1]", "y"}}};
+  for (const auto& [text, list] : right) {
+    ASSERT_TRUE(words.parse(text).ok()) << text;
+    EXPECT_EQ(words.property().list, list) << text;
+    EXPECT_EQ(words.property.items(), list) << text;
+    ASSERT_TRUE(words.parse(words.property.text()).ok());
+    EXPECT_EQ(words.property().list, list) << "as written: " << words.property.text();
+  }
+  EXPECT_EQ(words.parse("[a,,b]").message(), "item 2 is empty");
+  EXPECT_EQ(words.parse("[,]").message(), "item 1 is empty");
+  EXPECT_EQ(words.property.parse_items({"a", ""}).message(), "item 2 is empty");
+  One<uint32_t> number(5, {.min = 1, .max = 16});
+  EXPECT_EQ(number.property.parse_items({"6"}).message(), "expected a single value, got a list");
+}
+
+TEST(Property, KeepsSecretsAsHashes) {
+  One<Secrets> keys(Secrets{});
+  EXPECT_TRUE(keys.property.is_secret());
+  ASSERT_TRUE(keys.parse("[abc, two]").ok());
+  ASSERT_EQ(keys.property().list.size(), 2u);
+  EXPECT_EQ(keys.property().list[0], hash_secret("abc"));
+  const std::string text = keys.property.text();
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("two")));
+  ASSERT_TRUE(keys.parse(text).ok());
+  EXPECT_EQ(keys.property().list[1], hash_secret("two"));
+  Status status = keys.parse("[fine, not fine]");
+  EXPECT_THAT(status.message(), HasSubstr("item 2: expected"));
+  EXPECT_THAT(status.message(), ::testing::Not(HasSubstr("not fine")));
+}
+
+TEST(Property, OriginsAreWhatBrowsersSend) {
+  One<Words> origins(Words{}, {.fault = origins_fault});
+  for (std::string_view right : {"[https://app.example, http://localhost:3000]", "http://[::1]:8080",
+                                 "chrome-extension://abcdef", "https://app.example:8443", "[]"}) {
+    EXPECT_TRUE(origins.parse(right).ok()) << right;
+  }
+  for (std::string_view bad : {"*", "app.example", "https://", "https://app.example/", "https://App.example",
+                               "null", "https://*.example", "://x", "https://user@app.example"}) {
+    EXPECT_THAT(origins.parse(bad).message(), HasSubstr("expected origins such as")) << bad;
+  }
+  for (std::string_view bad : {"https://app.example:443", "http://localhost:80"})
+    EXPECT_THAT(origins.parse(bad).message(), HasSubstr("usual port")) << bad;
+}
+
 TEST(Property, TakesSizes) {
   One<Size> size(Size::automatic());
   EXPECT_EQ(size.property.text(), "auto");

@@ -360,6 +360,39 @@ struct Settings : PropertySet {
       75000,
       {.min = 1000, .max = 3600000}};
 
+  Property<Secrets> gateway_api_keys{
+      this,
+      "gateway.api_keys",
+      "Keys that requests must show one of, as they are or as sha256: and the SHA-256 of the key; none: "
+      "nobody "
+      "is asked. A command line is seen by others: a file keeps keys better.",
+      {.applies = Applies::kRestartGateway,
+       .example = "[sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad]"},
+      Secrets{}};
+  Property<Path> gateway_api_keys_file{
+      this,
+      "gateway.api_keys_file",
+      "A file with more keys, one a line, written as in gateway.api_keys; lines that begin with # are "
+      "comments.",
+      {.applies = Applies::kRestartGateway, .example = "/etc/strata/api-keys"},
+      Path()};
+  Property<uint32_t> gateway_requests_per_key{
+      this,
+      "gateway.requests_per_key",
+      "Requests of one API key that may run or wait at the same time, one more gets 429; 0: no limit but the "
+      "queue's.",
+      {.unit = Unit::kCount, .applies = Applies::kRestartGateway, .example = "4"},
+      0,
+      {.min = 0, .max = kQueueLimitMax}};
+  Property<Words> gateway_cors_origins{
+      this,
+      "gateway.cors_origins",
+      "Origins of web pages that may call the API from a browser, such as https://app.example; none: no CORS "
+      "headers, and only the server's own pages may send requests.",
+      {.applies = Applies::kRestartGateway, .example = "[https://app.example, http://localhost:3000]"},
+      Words{},
+      {.fault = origins_fault}};
+
   // --- sampling: used where neither the request nor the model's file says anything
   Property<double> sampling_temperature{
       this, "sampling.temperature",  "0 is greedy.", {.applies = Applies::kRestartGateway, .example = "1.0"},
