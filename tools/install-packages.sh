@@ -7,7 +7,7 @@ build_packages=(
   g++ cmake ninja-build ccache pkg-config git ca-certificates
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libboost1.81-dev libboost-json1.81-dev
-  prometheus-cpp-dev libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev libexpected-dev
+  prometheus-cpp-dev libssl-dev libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev libexpected-dev
   libpcre2-dev libutf8proc-dev libhwloc-dev libxxhash-dev zlib1g-dev libzstd-dev libsqlite3-dev
 )
 test_packages=(
