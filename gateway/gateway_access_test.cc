@@ -51,6 +51,9 @@ TEST_F(AccessTest, EveryPathButHealthWantsOneOfTheKeys) {
     EXPECT_EQ(get(path).status, 200) << path;
   EXPECT_EQ(post(kChat, chat()).status, 401);
   EXPECT_EQ(post(kChat, chat(), "x-api-key: key-on\r\n").status, 401);
+  RawResponse message = post("/v1/messages", "{}", "x-api-key: key-on\r\n");
+  EXPECT_EQ(message.status, 401);
+  EXPECT_EQ(json(message).at("error").at("type"), "authentication_error") << message.body;
   EXPECT_EQ(post(std::string(kChat) + "?api_key=key-one", chat()).status, 401);
   EXPECT_EQ(send("OPTIONS", kChat, "").status, 204) << "a preflight carries no key";
   EXPECT_TRUE(engine_->seen().empty());
