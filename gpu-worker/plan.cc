@@ -27,7 +27,7 @@ constexpr uint64_t kAutoArenaShareMax = 2;  // at most one half
 
 // engine.checkpoints: auto.
 constexpr uint64_t kAutoCheckpointsMin = 2, kAutoCheckpointsMax = 32;
-constexpr uint64_t kCheckpointsShare = 16;  // of the available memory, at most
+constexpr uint64_t kCheckpointsShare = 64;  // of the available memory, at most
 
 uint64_t buffer_bytes(const model::ModelWeights& weights, const config::Settings& settings,
                       const MemoryPlan& plan) {

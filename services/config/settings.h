@@ -79,7 +79,8 @@ struct Settings : PropertySet {
       "engine.checkpoints",
       "States of conversations that the device keeps beside the running ones, to go on from when a message "
       "is "
-      "edited or another conversation begins alike; auto: as many as a sixteenth of the memory holds, 2 to "
+      "edited or another conversation begins alike; auto: as many as a sixty-fourth of the memory holds, 2 "
+      "to "
       "32.",
       {.unit = Unit::kCount, .applies = Applies::kRestartGpuWorker, .example = "8"},
       Count::automatic(),
