@@ -84,9 +84,9 @@ TEST_F(PlanTest, SlotsAreANumberAShareOrAutomatic) {
 TEST_F(PlanTest, CheckpointsAreANumberOrWhatASixteenthOfTheMemoryHolds) {
   EXPECT_EQ(planned_checkpoints(settings_, 0, kMiB), 4u) << "as set, whatever there is";
   set("engine.checkpoints", "auto");
-  EXPECT_EQ(planned_checkpoints(settings_, 16 * 10 * kMiB, kMiB), 10u);
-  EXPECT_EQ(planned_checkpoints(settings_, 16 * kMiB, kMiB), 2u) << "at least";
-  EXPECT_EQ(planned_checkpoints(settings_, 16 * 100 * kMiB, kMiB), 32u) << "at most";
+  EXPECT_EQ(planned_checkpoints(settings_, 64 * 10 * kMiB, kMiB), 10u);
+  EXPECT_EQ(planned_checkpoints(settings_, 64 * kMiB, kMiB), 2u) << "at least";
+  EXPECT_EQ(planned_checkpoints(settings_, 64 * 100 * kMiB, kMiB), 32u) << "at most";
 }
 
 TEST_F(PlanTest, AutomaticSlotsShrinkToHalfOfWhatIsLeft) {
