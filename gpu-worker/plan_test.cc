@@ -81,7 +81,7 @@ TEST_F(PlanTest, SlotsAreANumberAShareOrAutomatic) {
   EXPECT_EQ(plan()->slots, 128u) << "a quarter";
 }
 
-TEST_F(PlanTest, CheckpointsAreANumberOrWhatASixteenthOfTheMemoryHolds) {
+TEST_F(PlanTest, CheckpointsAreANumberOrWhatAShareOfTheMemoryHolds) {
   EXPECT_EQ(planned_checkpoints(settings_, 0, kMiB), 4u) << "as set, whatever there is";
   set("engine.checkpoints", "auto");
   EXPECT_EQ(planned_checkpoints(settings_, 64 * 10 * kMiB, kMiB), 10u);
