@@ -156,13 +156,15 @@ std::vector<StateChange> KeptSequences::take_changes() {
   std::vector<StateChange> changes;
   if (!std::exchange(changed_, false)) return changes;
   std::unordered_map<uint64_t, StateSource> now;
-  const auto see = [&](uint64_t id, StateSource source, auto describe) {
+  const auto see = [&](uint64_t id, StateSource source, const Record& record, bool is_shared, auto describe) {
     now.emplace(id, source);
     const auto told = told_.find(id);
     if (told != told_.end() && told->second == source) return;
     StateChange& change = changes.emplace_back();
     change.id = id;
     change.source = source;
+    change.name_space = record.name_space;
+    change.shared = is_shared;
     change.what = StateChange::What::kSource;
     if (told != told_.end()) return;
     change.what = StateChange::What::kAdded;
@@ -170,18 +172,15 @@ std::vector<StateChange> KeptSequences::take_changes() {
   };
   for (const Record& record : records_) {
     if (record.state == 0) continue;
-    see(record.state, StateSource::kLive, [&](StateChange& change) {
-      change.name_space = record.name_space;
+    see(record.state, StateSource::kLive, record, false, [&](StateChange& change) {
       change.tokens = record.tokens;
       change.generated = record.generated;
     });
   }
   for (const Checkpoint& checkpoint : checkpoints_) {
     const Record& record = record_of(checkpoint.owner);
-    see(checkpoint.state, record.running ? StateSource::kRunning : StateSource::kCheckpoint,
-        [&](StateChange& change) {
-          change.name_space = record.name_space;
-          change.shared = shared(record, checkpoint);
+    see(checkpoint.state, record.running ? StateSource::kRunning : StateSource::kCheckpoint, record,
+        shared(record, checkpoint), [&](StateChange& change) {
           change.kind = checkpoint.kind;
           change.tokens = first_tokens(record.tokens, checkpoint.tokens);
           change.generated = first_ranges(record.generated, checkpoint.tokens);

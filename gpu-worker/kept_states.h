@@ -42,9 +42,10 @@ struct StateChange {
   uint64_t id = 0;  // never used twice
   StateSource source = StateSource::kLive;
   bool taken = false;  // with kRemoved: a sequence went on from it
-  // With kAdded:
+  // With kAdded and kSource:
   snapshot::Hash128 name_space = {};
   bool shared = false;  // within a root that was declared shared
+  // With kAdded:
   snapshot::SnapshotKind kind = snapshot::SnapshotKind::kEnd;
   std::vector<int32_t> tokens = {};
   std::vector<snapshot::TokenRange> generated = {};

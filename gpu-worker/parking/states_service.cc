@@ -29,9 +29,9 @@ v1::WatchStatesResponse to_wire(const StateChange& change) {
   v1::StateAdded& added = *response.mutable_added();
   added.set_id(change.id);
   added.set_source(to_wire(change.source));
-  if (change.what == StateChange::What::kSource) return response;
   added.set_name_space(change.name_space.bytes());
   added.set_shared(change.shared);
+  if (change.what == StateChange::What::kSource) return response;
   added.set_kind(kind_to_wire(change.kind));
   added.mutable_tokens()->Add(change.tokens.begin(), change.tokens.end());
   add_ranges(change.generated, *added.mutable_generated());
