@@ -53,12 +53,13 @@ class Candidates {
   }
 
   // Of several too close together the first place stays, and the kind that counts most.
-  void thin_out(uint32_t gap_min) {
+  void thin_out(uint32_t gap_min, bool reused_stays) {
     std::ranges::sort(list_, {}, [](const Candidate& one) { return one.place.position; });
     std::vector<Candidate> kept;
     for (const Candidate& one : list_) {
       const uint32_t before = kept.empty() ? above_ : kept.back().place.position;
-      if (one.place.position - before >= std::max(gap_min, 1U)) {
+      const uint32_t gap = kept.empty() && !reused_stays ? 1 : std::max(gap_min, 1U);
+      if (one.place.position - before >= gap) {
         kept.push_back(one);
       } else if (!kept.empty()) {
         kept.back().demand += one.demand;
@@ -113,7 +114,7 @@ std::vector<CheckpointPosition> checkpoint_positions(const PromptLandmarks& land
     }
   }
   candidates.share_demand();
-  candidates.thin_out(options.gap_tokens_min);
+  candidates.thin_out(options.gap_tokens_min, options.reused_stays);
   uint32_t most = options.positions_max;
   if (options.chunk_tokens > 0) {
     const uint32_t to_read = prompt_tokens > reused_tokens ? prompt_tokens - reused_tokens : 0;

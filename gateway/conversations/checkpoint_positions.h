@@ -32,6 +32,9 @@ struct CheckpointOptions {
   // model takes about the same time whatever its length (all missed experts are copied for it). So intervals
   // lie where chunks end anyway, and there are no more positions than two and one for each full chunk.
   uint32_t chunk_tokens = 0;
+  // The state at reused_tokens stays. A sequence that goes on from its own end takes that state along, and
+  // then a place right behind it is worth keeping.
+  bool reused_stays = true;
 };
 
 // Rising positions in (reused_tokens, prompt_tokens): what was reused has its checkpoints already, and a

@@ -64,6 +64,15 @@ TEST(CheckpointPositions, CanBeHeldToTheCutsOfTheDevice) {
   EXPECT_EQ(checkpoint_positions(landmarks, 200, 0, options).size(), 3u);
 }
 
+TEST(CheckpointPositions, LieRightBehindAStateThatIsTakenAlong) {
+  CheckpointOptions options = kPlain;
+  options.gap_tokens_min = 8;
+  const PromptLandmarks landmarks{.system_end = 100, .last_user = 702, .turns = {702}};
+  EXPECT_THAT(checkpoint_positions(landmarks, 750, 700, options), IsEmpty()) << "700 is as good";
+  options.reused_stays = false;
+  EXPECT_THAT(checkpoint_positions(landmarks, 750, 700, options), ElementsAre(at(702, kBeforeLastUser)));
+}
+
 TEST(CheckpointPositions, CostFewChunksMoreThanReadingWithoutThem) {
   PromptLandmarks landmarks{.system_end = 900, .last_user = 7000, .turns = {}};
   for (uint32_t turn = 900; turn <= 7000; turn += 100) landmarks.turns.push_back(turn);

@@ -182,6 +182,7 @@ void Generation::submit(const PrefixMatch& match) {
   const ReuseOptions& reuse = environment_.reuse;
   CheckpointOptions checkpoints = reuse.checkpoints;
   checkpoints.chunk_tokens = engine_info_.prefill_chunk_tokens;
+  checkpoints.reused_stays = !match.state || match.state->source != Source::kLive;
   GenerateCall call{.request_id = exchange_->request().id,
                     .prompt_tokens = prompt().tokens,
                     .generated_tokens = {tokens().begin(), tokens().end()},
