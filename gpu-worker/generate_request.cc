@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "services/base/limits.h"
+#include "services/rpc/snapshot_words.h"
 
 namespace strata::gpu_worker {
 
@@ -21,19 +22,6 @@ Result<std::vector<int32_t>> read_tokens(std::string_view field,
     }
   }
   return std::vector<int32_t>(tokens.begin(), tokens.end());
-}
-
-snapshot::SnapshotKind kind_of(v1::SnapshotKind kind) {
-  switch (kind) {
-    case v1::SNAPSHOT_KIND_ROOT:
-      return snapshot::SnapshotKind::kRoot;
-    case v1::SNAPSHOT_KIND_BEFORE_LAST_USER:
-      return snapshot::SnapshotKind::kBeforeLastUser;
-    case v1::SNAPSHOT_KIND_INTERVAL:
-      return snapshot::SnapshotKind::kInterval;
-    default:
-      return snapshot::SnapshotKind::kTurn;
-  }
 }
 
 // Empty: zero, which is none.
@@ -55,7 +43,8 @@ Result<std::vector<CheckpointWish>> read_checkpoints(const v1::GenerateRequest& 
                   "checkpoints[{}]: {} tokens, expected more than {} and at most the prompt's {}", index,
                   wish.prompt_tokens(), before, request.prompt_tokens_size());
     }
-    wishes.push_back({wish.prompt_tokens(), kind_of(wish.kind())});
+    wishes.push_back(
+        {wish.prompt_tokens(), rpc::kind_from_wire(wish.kind()).value_or(snapshot::SnapshotKind::kTurn)});
   }
   return wishes;
 }

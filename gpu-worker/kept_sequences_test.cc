@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "gpu-worker/fake_device.h"
@@ -84,6 +85,23 @@ TEST_F(KeptSequencesTest, KeepsTheLastTwoStatesOfAnAnswer) {
   const Tokens shown(whole.begin(), whole.begin() + 10 + 17), next = joined(shown, made_up(5, 900));
   EXPECT_EQ(read(next), 26U);
   EXPECT_EQ(read(joined(Tokens(whole.begin(), whole.begin() + 10 + 13), made_up(5, 700))), 22U);
+}
+
+// The index keeps one tree per namespace: it cannot place a state without it, also not one that it knows.
+TEST_F(KeptSequencesTest, SaysWhoseAStateIsWheneverItSaysAnythingOfIt) {
+  const Tokens tokens = made_up(20, 1);
+  const KeptSequences::Begun begun = begin(tokens, kOwn, 10);
+  feed(begun, tokens, {{8, SnapshotKind::kRoot}});
+  ASSERT_EQ(sequences_.take_changes().size(), 1U);
+  sequences_.keep(begun.sequence, tokens, 20);
+  const std::vector<StateChange> changes = sequences_.take_changes();
+  ASSERT_EQ(changes.size(), 2U);
+  const auto moved = std::ranges::find(changes, StateChange::What::kSource, &StateChange::what);
+  ASSERT_NE(moved, changes.end()) << "the checkpoint is one of an idle sequence now";
+  EXPECT_EQ(moved->source, StateSource::kCheckpoint);
+  EXPECT_EQ(moved->name_space, kOwn);
+  EXPECT_TRUE(moved->shared);
+  EXPECT_TRUE(moved->tokens.empty()) << "those are known";
 }
 
 // One token must be left to read, whose row says what comes next.

@@ -70,7 +70,7 @@ class SnapshotServiceTest : public SnapshotFixture {
   v1::ReserveSnapshotRequest reserve_request(const TestTokens& tokens) {
     v1::ReserveSnapshotRequest request;
     request.set_attachment(attachment_);
-    request.set_name_space(to_wire(test_namespace()));
+    request.set_name_space(test_namespace().bytes());
     request.mutable_tokens()->Add(tokens.begin(), tokens.end());
     v1::TokenRange& generated = *request.add_generated();
     generated.set_begin(2);
@@ -141,7 +141,7 @@ TEST_F(SnapshotServiceTest, ParksAndGivesBackOverTheWire) {
   ASSERT_EQ(listed.snapshots_size(), 1);
   const v1::Snapshot& snapshot = listed.snapshots(0);
   EXPECT_EQ(snapshot.id(), reserved.id());
-  EXPECT_EQ(snapshot.name_space(), to_wire(test_namespace()));
+  EXPECT_EQ(snapshot.name_space(), test_namespace().bytes());
   EXPECT_EQ(snapshot.kind(), v1::SNAPSHOT_KIND_END);
   EXPECT_EQ(snapshot.position(), 10u);
   EXPECT_EQ(snapshot.cost_seconds(), 0.5);
@@ -191,12 +191,12 @@ TEST_F(SnapshotServiceTest, RefusesWhatMakesNoSense) {
             grpc::StatusCode::INVALID_ARGUMENT);
   drop_request.set_all(true);
   EXPECT_TRUE(call(&v1::Snapshots::Stub::Drop, drop_request, dropped).ok());
-  drop_request.set_id(to_wire(test_namespace()));
+  drop_request.set_id(test_namespace().bytes());
   EXPECT_EQ(call(&v1::Snapshots::Stub::Drop, drop_request, dropped).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT)
       << "all, or one";
   v1::ExportSnapshotRequest export_request;
-  export_request.set_id(to_wire(test_namespace()));
+  export_request.set_id(test_namespace().bytes());
   export_request.set_path("relative");
   v1::ExportSnapshotResponse exported;
   EXPECT_EQ(call(&v1::Snapshots::Stub::Export, export_request, exported).error_code(),
@@ -213,13 +213,13 @@ TEST_F(SnapshotServiceTest, ExportsDropsAndImportsOverTheWire) {
   const auto attached = attach_over_wire();
   const SnapshotId id = parked(test_tokens(8));
   v1::ExportSnapshotRequest export_request;
-  export_request.set_id(to_wire(id));
+  export_request.set_id(id.bytes());
   export_request.set_path(folder_ + "/conversation");
   v1::ExportSnapshotResponse exported;
   ASSERT_TRUE(call(&v1::Snapshots::Stub::Export, export_request, exported).ok());
   EXPECT_EQ(exported.bytes(), std::filesystem::file_size(export_request.path()));
   v1::DropSnapshotsRequest drop_request;
-  drop_request.set_id(to_wire(id));
+  drop_request.set_id(id.bytes());
   v1::DropSnapshotsResponse dropped;
   ASSERT_TRUE(call(&v1::Snapshots::Stub::Drop, drop_request, dropped).ok());
   EXPECT_EQ(dropped.dropped(), 1u);
@@ -227,7 +227,7 @@ TEST_F(SnapshotServiceTest, ExportsDropsAndImportsOverTheWire) {
   import_request.set_path(export_request.path());
   v1::ImportSnapshotResponse imported;
   ASSERT_TRUE(call(&v1::Snapshots::Stub::Import, import_request, imported).ok());
-  EXPECT_EQ(imported.snapshot().id(), to_wire(id));
+  EXPECT_EQ(imported.snapshot().id(), id.bytes());
   EXPECT_EQ(fault(id, test_tokens(8)), "");
 }
 
@@ -244,20 +244,20 @@ TEST_F(SnapshotServiceTest, TellsWatchersInOrder) {
   const auto identity = snapshot::serialize(snapshot::test_identity());
   EXPECT_EQ(event.begin().identity().size(), identity.size());
   ASSERT_TRUE(reader->Read(&event));
-  EXPECT_EQ(event.added().snapshot().id(), to_wire(first));
+  EXPECT_EQ(event.added().snapshot().id(), first.bytes());
   EXPECT_EQ(event.added().tokens_size(), 5);
   EXPECT_EQ(event.added().base(), "");
   ASSERT_TRUE(reader->Read(&event));
   EXPECT_TRUE(event.has_complete());
   const SnapshotId second = parked(test_tokens(7));
   ASSERT_TRUE(reader->Read(&event));
-  EXPECT_EQ(event.added().snapshot().id(), to_wire(second));
-  EXPECT_EQ(event.added().base(), to_wire(first));
+  EXPECT_EQ(event.added().snapshot().id(), second.bytes());
+  EXPECT_EQ(event.added().base(), first.bytes());
   EXPECT_EQ(event.added().base_tokens(), 5u);
   EXPECT_EQ(event.added().tokens_size(), 2);
   ASSERT_TRUE(ask<Result<uint32_t>>(SnapshotActor::Drop{.id = first, .reply = {}}));
   ASSERT_TRUE(reader->Read(&event));
-  EXPECT_EQ(event.removed().id(), to_wire(first));
+  EXPECT_EQ(event.removed().id(), first.bytes());
   EXPECT_EQ(event.removed().cause(), "dropped");
   context.TryCancel();
   EXPECT_FALSE(reader->Finish().ok());
@@ -295,7 +295,7 @@ TEST_F(SnapshotServiceTest, TakesBackAnswersThatReachNobody) {
             grpc::StatusCode::DEADLINE_EXCEEDED);
   v1::OpenSnapshotRequest open_request;
   open_request.set_attachment(attachment_);
-  open_request.set_id(to_wire(id));
+  open_request.set_id(id.bytes());
   v1::OpenSnapshotResponse opened;
   EXPECT_EQ(
       call(&v1::Snapshots::Stub::Open, open_request, opened, std::chrono::milliseconds(50)).error_code(),
@@ -319,9 +319,10 @@ TEST_F(SnapshotServiceTest, AStreamThatBreaksEndsTheAttachment) {
 
 TEST(SnapshotWire, HashesAreTheirUpperHalfFirst) {
   const snapshot::Hash128 hash{.high = 0x0102030405060708, .low = 0xf1f2f3f4f5f6f7f8};
-  EXPECT_EQ(to_wire(hash), "\x01\x02\x03\x04\x05\x06\x07\x08\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8");
-  EXPECT_EQ(hash_from_wire(to_wire(hash), "id").value(), hash);
-  EXPECT_THAT(hash_from_wire("abc", "history").error().message(), testing::HasSubstr("history: 3 bytes"));
+  EXPECT_EQ(hash.bytes(), "\x01\x02\x03\x04\x05\x06\x07\x08\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8");
+  EXPECT_EQ(hash_from_wire(hash.bytes(), "id").value(), hash);
+  EXPECT_THAT(hash_from_wire("abc", "history").error().message(),
+              testing::HasSubstr("history: an id has 16 bytes, got 3"));
   EXPECT_TRUE(optional_hash_from_wire("", "id").value().is_zero());
   EXPECT_FALSE(optional_hash_from_wire("abc", "id"));
 }

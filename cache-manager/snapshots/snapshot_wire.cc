@@ -3,30 +3,13 @@
 #include <span>
 #include <utility>
 
+#include "services/rpc/snapshot_words.h"
+
 namespace strata::cache_manager {
 
 using snapshot::Hash128;
-using snapshot::SnapshotKind;
 
 namespace {
-
-constexpr std::size_t kHashBytes = 16;
-
-// The wire's kinds are one higher: its 0 is "unspecified".
-constexpr int kKindOffset = v1::SNAPSHOT_KIND_ROOT - static_cast<int>(SnapshotKind::kRoot);
-static_assert(static_cast<int>(SnapshotKind::kEnd) + kKindOffset == v1::SNAPSHOT_KIND_END);
-static_assert(static_cast<int>(SnapshotKind::kInterval) + kKindOffset == v1::SNAPSHOT_KIND_INTERVAL);
-
-v1::SnapshotKind to_wire(SnapshotKind kind) {
-  return static_cast<v1::SnapshotKind>(static_cast<int>(kind) + kKindOffset);
-}
-
-Result<SnapshotKind> kind_from_wire(v1::SnapshotKind kind) {
-  const int here = static_cast<int>(kind) - kKindOffset;
-  if (here < 0 || here >= static_cast<int>(snapshot::kSnapshotKinds))
-    return fail(Code::kInvalidArgument, "kind: {} is none of a snapshot's", static_cast<int>(kind));
-  return static_cast<SnapshotKind>(here);
-}
 
 void write_extent(const snapshot::Extent& from, v1::Extent& to) {
   to.set_offset(from.offset);
@@ -34,19 +17,10 @@ void write_extent(const snapshot::Extent& from, v1::Extent& to) {
 }
 
 template <class Message>
-void write_generated(const std::vector<snapshot::TokenRange>& generated, Message& to) {
-  for (const snapshot::TokenRange& range : generated) {
-    v1::TokenRange& added = *to.add_generated();
-    added.set_begin(range.begin);
-    added.set_end(range.end);
-  }
-}
-
-template <class Message>
 void write_tokens(const std::vector<int32_t>& tokens, const std::vector<snapshot::TokenRange>& generated,
                   Message& to) {
   to.mutable_tokens()->Add(tokens.begin(), tokens.end());
-  write_generated(generated, to);
+  rpc::add_ranges(generated, *to.mutable_generated());
 }
 
 void write_use(const TierUse& from, v1::TierUse& to) {
@@ -66,13 +40,13 @@ struct EventWriter {
     v1::SnapshotAdded& written = *to.mutable_added();
     write_snapshot(added.info, *written.mutable_snapshot());
     if (!added.base.is_zero()) {
-      written.set_base(strata::cache_manager::to_wire(added.base));
+      written.set_base(added.base.bytes());
       written.set_base_tokens(added.base_tokens);
     }
     write_tokens(added.tokens, added.generated, written);
   }
   void operator()(const FeedRemoved& removed) const {
-    to.mutable_removed()->set_id(strata::cache_manager::to_wire(removed.id));
+    to.mutable_removed()->set_id(removed.id.bytes());
     to.mutable_removed()->set_cause(removed.cause);
   }
   void operator()(const FeedComplete&) const { to.mutable_complete(); }
@@ -80,21 +54,9 @@ struct EventWriter {
 
 }  // namespace
 
-std::string to_wire(const Hash128& hash) {
-  std::string bytes;
-  for (const uint64_t half : {hash.high, hash.low})
-    for (int shift = 56; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(half >> shift));
-  return bytes;
-}
-
 Result<Hash128> hash_from_wire(const std::string& bytes, std::string_view field) {
-  if (bytes.size() != kHashBytes)
-    return fail(Code::kInvalidArgument, "{}: {} bytes, expected {}", field, bytes.size(), kHashBytes);
-  Hash128 hash;
-  for (std::size_t i = 0; i < kHashBytes; ++i) {
-    uint64_t& half = i < kHashBytes / 2 ? hash.high : hash.low;
-    half = half << 8 | static_cast<unsigned char>(bytes[i]);
-  }
+  auto hash = Hash128::from_bytes(bytes);
+  if (!hash) return fail(Code::kInvalidArgument, "{}: {}", field, hash.error().message());
   return hash;
 }
 
@@ -113,9 +75,11 @@ Result<SnapshotActor::Reserve> reserve_from_wire(const v1::ReserveSnapshotReques
   SnapshotActor::Reserve reserve;
   TRY(reserve.name_space, hash_from_wire(request.name_space(), "name_space"));
   reserve.tokens.assign(request.tokens().begin(), request.tokens().end());
-  for (const v1::TokenRange& range : request.generated())
-    reserve.generated.push_back({.begin = range.begin(), .end = range.end()});
-  TRY(reserve.kind, kind_from_wire(request.kind()));
+  reserve.generated = rpc::ranges_from_wire(request.generated());
+  const auto kind = rpc::kind_from_wire(request.kind());
+  if (!kind)
+    return fail(Code::kInvalidArgument, "kind: {} is none of a snapshot's", static_cast<int>(request.kind()));
+  reserve.kind = *kind;
   reserve.cost_seconds = request.cost_seconds();
   return reserve;
 }
@@ -127,7 +91,7 @@ snapshot::CopyChecksums checksums_from_wire(const v1::CommitSnapshotRequest& req
 
 void write_reservation(const snapshot::Reservation& from, v1::ReserveSnapshotResponse& to) {
   to.set_ticket(from.ticket);
-  to.set_id(to_wire(from.id));
+  to.set_id(from.id.bytes());
   write_extent(from.fixed, *to.mutable_fixed());
   for (const snapshot::PageToCopy& page : from.pages) {
     v1::PageToCopy& added = *to.add_pages();
@@ -152,14 +116,14 @@ void write_opened(const OpenedSnapshot& from, v1::OpenSnapshotResponse& to) {
   }
   to.set_from_disk(from.from_disk);
   to.mutable_token_ids()->Add(from.tokens.tokens.begin(), from.tokens.tokens.end());
-  write_generated(from.tokens.generated, to);
+  rpc::add_ranges(from.tokens.generated, *to.mutable_generated());
 }
 
 void write_snapshot(const snapshot::SnapshotInfo& from, v1::Snapshot& to) {
-  to.set_id(to_wire(from.id));
-  to.set_name_space(to_wire(from.name_space));
-  to.set_kind(to_wire(from.kind));
-  to.set_history(to_wire(from.history));
+  to.set_id(from.id.bytes());
+  to.set_name_space(from.name_space.bytes());
+  to.set_kind(rpc::to_wire(from.kind));
+  to.set_history(from.history.bytes());
   to.set_position(from.position);
   to.set_in_memory(from.in_ram);
   to.set_on_disk(from.on_disk);

@@ -8,7 +8,6 @@
 
 namespace strata::cache_manager {
 
-std::string to_wire(const snapshot::Hash128& hash);  // 16 bytes, the upper half first
 // kInvalidArgument, naming the field: not 16 bytes.
 Result<snapshot::Hash128> hash_from_wire(const std::string& bytes, std::string_view field);
 // The same, and an empty field is zero: "none".

@@ -1,6 +1,7 @@
 #include "gateway/engine/grpc_engine.h"
 
 #include "services/rpc/open_calls.h"
+#include "services/rpc/snapshot_words.h"
 #include "strata/v1/engine.grpc.pb.h"
 #include "strata/v1/process.grpc.pb.h"
 
@@ -13,22 +14,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPollTimeout{5000};
 // Long enough for any answer; the client's leaving and the engine's watchdog end a call much earlier.
 constexpr milliseconds kGenerateTimeout{std::chrono::hours(24)};
-
-v1::SnapshotKind to_proto(snapshot::SnapshotKind kind) {
-  switch (kind) {
-    case snapshot::SnapshotKind::kRoot:
-      return v1::SNAPSHOT_KIND_ROOT;
-    case snapshot::SnapshotKind::kTurn:
-      return v1::SNAPSHOT_KIND_TURN;
-    case snapshot::SnapshotKind::kBeforeLastUser:
-      return v1::SNAPSHOT_KIND_BEFORE_LAST_USER;
-    case snapshot::SnapshotKind::kInterval:
-      return v1::SNAPSHOT_KIND_INTERVAL;
-    case snapshot::SnapshotKind::kEnd:
-      return v1::SNAPSHOT_KIND_END;
-  }
-  return v1::SNAPSHOT_KIND_UNSPECIFIED;
-}
 
 std::optional<Source> from_proto(v1::ReuseSource source) {
   switch (source) {
@@ -73,7 +58,7 @@ v1::GenerateRequest to_proto(GenerateCall call) {
   for (const CheckpointPosition& wish : call.checkpoints) {
     v1::Checkpoint& checkpoint = *out.add_checkpoints();
     checkpoint.set_prompt_tokens(wish.position);
-    checkpoint.set_kind(to_proto(wish.kind));
+    checkpoint.set_kind(rpc::to_wire(wish.kind));
   }
   out.set_name_space(call.name_space.bytes());
   out.set_shared_prompt_tokens(call.shared_prompt_tokens);

@@ -1,5 +1,6 @@
 #include "gateway/index/state_messages.h"
 
+#include "services/rpc/snapshot_words.h"
 #include "services/snapshot/eviction_log.h"
 
 namespace strata::gateway {
@@ -30,9 +31,7 @@ Result<std::optional<FeedEvent>> begin_of(const Begin& begin) {
 template <class Added>
 void copy_tokens(const Added& added, FeedState& state) {
   state.tokens.assign(added.tokens().begin(), added.tokens().end());
-  for (const v1::TokenRange& range : added.generated()) {
-    state.generated.push_back({.begin = range.begin(), .end = range.end()});
-  }
+  state.generated = rpc::ranges_from_wire(added.generated());
 }
 
 }  // namespace

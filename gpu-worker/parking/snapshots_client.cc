@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "gpu-worker/parking/kinds.h"
 #include "services/obs/log.h"
 #include "services/rpc/server.h"
+#include "services/rpc/snapshot_words.h"
 #include "services/sys/cpus.h"
 
 namespace strata::gpu_worker {
@@ -143,8 +143,8 @@ Result<ReservedState> SnapshotsClient::reserve(const StateToPark& state) {
   request.set_attachment(memory->wire);
   request.set_name_space(state.name_space.bytes());
   request.mutable_tokens()->Add(state.tokens.begin(), state.tokens.end());
-  add_ranges(state.generated, *request.mutable_generated());
-  request.set_kind(kind_to_wire(state.kind));
+  rpc::add_ranges(state.generated, *request.mutable_generated());
+  request.set_kind(rpc::to_wire(state.kind));
   request.set_cost_seconds(state.cost_seconds);
   v1::ReserveSnapshotResponse response;
   const auto context = calls_.open(kCallTimeout);
@@ -215,9 +215,7 @@ void SnapshotsClient::open(const snapshot::SnapshotId& id, std::chrono::millisec
                              .snapshot = snapshot_of(call->response, id),
                              .from_disk = call->response.from_disk(),
                              .tokens = {call->response.token_ids().begin(), call->response.token_ids().end()},
-                             .generated = {}};
-                         for (const v1::TokenRange& range : call->response.generated())
-                           opened.generated.push_back({.begin = range.begin(), .end = range.end()});
+                             .generated = rpc::ranges_from_wire(call->response.generated())};
                          reply(std::move(opened));
                        });
 }

@@ -1,6 +1,6 @@
 #include "gpu-worker/parking/states_service.h"
 
-#include "gpu-worker/parking/kinds.h"
+#include "services/rpc/snapshot_words.h"
 #include "services/rpc/stream_writer.h"
 
 namespace strata::gpu_worker {
@@ -32,9 +32,9 @@ v1::WatchStatesResponse to_wire(const StateChange& change) {
   added.set_name_space(change.name_space.bytes());
   added.set_shared(change.shared);
   if (change.what == StateChange::What::kSource) return response;
-  added.set_kind(kind_to_wire(change.kind));
+  added.set_kind(rpc::to_wire(change.kind));
   added.mutable_tokens()->Add(change.tokens.begin(), change.tokens.end());
-  add_ranges(change.generated, *added.mutable_generated());
+  rpc::add_ranges(change.generated, *added.mutable_generated());
   return response;
 }
 

@@ -64,12 +64,16 @@ TEST_F(StatesServiceTest, TellsWhatThereIsAndThenWhatChanges) {
   EXPECT_EQ(next().added().source(), v1::STATE_SOURCE_LIVE);
   EXPECT_TRUE(next().has_complete());
   feed_.apply({{.what = What::kRemoved, .id = 2, .taken = true},
-               {.what = What::kSource, .id = 1, .source = StateSource::kRunning}});
+               {.what = What::kSource,
+                .id = 1,
+                .source = StateSource::kRunning,
+                .name_space = {.high = 1, .low = 2}}});
   const auto removed = next();
   EXPECT_EQ(removed.removed().id(), 2u);
   EXPECT_TRUE(removed.removed().taken());
   const auto changed = next();
   EXPECT_EQ(changed.added().source(), v1::STATE_SOURCE_RUNNING);
+  EXPECT_EQ(changed.added().name_space(), (snapshot::Hash128{.high = 1, .low = 2}).bytes());
   EXPECT_EQ(changed.added().tokens_size(), 0);
   context_.TryCancel();
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "services/cli/text.h"
+#include "services/rpc/snapshot_words.h"
 #include "services/snapshot/hash128.h"
 
 namespace strata::cli {
@@ -19,21 +20,9 @@ namespace {
 constexpr std::size_t kIdDigits = 32;
 constexpr std::size_t kShortDigits = 8;
 
-std::string kind_text(v1::SnapshotKind kind) {
-  switch (kind) {
-    case v1::SNAPSHOT_KIND_ROOT:
-      return "root";
-    case v1::SNAPSHOT_KIND_TURN:
-      return "turn";
-    case v1::SNAPSHOT_KIND_BEFORE_LAST_USER:
-      return "before_last_user";
-    case v1::SNAPSHOT_KIND_INTERVAL:
-      return "interval";
-    case v1::SNAPSHOT_KIND_END:
-      return "end";
-    default:
-      return "unknown";
-  }
+std::string_view kind_text(v1::SnapshotKind wire) {
+  const auto kind = rpc::kind_from_wire(wire);
+  return kind ? snapshot::kind_name(*kind) : "unknown";
 }
 
 std::vector<std::string_view> tiers_of(const v1::Snapshot& snapshot) {
