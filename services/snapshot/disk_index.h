@@ -4,14 +4,12 @@
 // compares it with the folder. One thread at a time.
 
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 
 #include "services/base/status.h"
 #include "services/snapshot/content.h"
-
-struct sqlite3;
+#include "services/sqlite/database.h"
 
 namespace strata::snapshot {
 
@@ -33,11 +31,8 @@ class DiskIndex {
   Status touch(const SnapshotId& id, int64_t last_used_ms);
 
  private:
-  struct Close {
-    void operator()(sqlite3* database) const;
-  };
-  explicit DiskIndex(std::unique_ptr<sqlite3, Close> database) : database_(std::move(database)) {}
-  std::unique_ptr<sqlite3, Close> database_;
+  explicit DiskIndex(sqlite::Database database) : database_(std::move(database)) {}
+  sqlite::Database database_;
 };
 
 }  // namespace strata::snapshot

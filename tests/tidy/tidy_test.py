@@ -14,6 +14,7 @@ LAYERS = [
     {"services/plot", "services/residency"},
     {"services/simulation"},
     {"services/sys", "services/shm", "services/obs", "services/config"},
+    {"services/sqlite"},
     {"services/gguf", "services/quant", "services/expert", "services/tokenizer", "services/grammar", "services/synthetic",
      "services/model", "services/snapshot"},
     {"services/actor", "services/rpc"},
