@@ -2,10 +2,11 @@
 // The body of POST /v1/chat/completions, checked.
 
 #include <boost/json/object.hpp>
-#include <optional>
 
+#include "gateway/api/answer_form.h"
 #include "gateway/api/messages.h"
 #include "gateway/api/request_fields.h"
+#include "gateway/api/thinking_fields.h"
 #include "gateway/api/tools.h"
 
 namespace strata::gateway {
@@ -14,7 +15,8 @@ struct ChatRequest {
   CommonFields common;
   Messages messages;
   Tools tools;
-  std::optional<bool> thinking;            // asked for on or off; not set: the configuration decides
+  AnswerForm form;
+  ThinkingFields thinking;
   boost::json::object template_variables;  // chat_template_kwargs, without enable_thinking
   bool return_progress = false;
 };

@@ -67,6 +67,19 @@ ApiResult<std::vector<CompletionPrompt>> read_prompts(const boost::json::value* 
   return prompts;
 }
 
+// Which answer is the best is known when all are complete, so there is no stream of it (OpenAI's rule).
+uint32_t read_best_of(FieldReader& fields, const CommonFields& common) {
+  const auto given = fields.integer("best_of", 1, kBestOfMax);
+  if (!given) return common.n;
+  const auto best_of = static_cast<uint32_t>(*given);
+  if (best_of < common.n) {
+    fields.fail("best_of", fmt::format("best_of must be at least n, got {} for {}", best_of, common.n));
+  } else if (best_of > common.n && common.stream) {
+    fields.fail("best_of", "best_of above n cannot be streamed: the best answer is known at the end");
+  }
+  return best_of;
+}
+
 }  // namespace
 
 ApiResult<CompletionRequest> parse_completion_request(const boost::json::object& body, uint32_t vocab) {
@@ -86,16 +99,20 @@ ApiResult<CompletionRequest> parse_completion_request(const boost::json::object&
         "echo",
         "echo together with logprobs is not supported: the prompt's tokens have no log probabilities");
   }
-  if (auto best_of = fields.integer("best_of", 1, 128); best_of && *best_of != 1) {
-    fields.fail("best_of",
-                fmt::format("best_of must be 1: it is not supported by this version, got {}", *best_of));
-  }
+  request.best_of = read_best_of(fields, request.common);
+  request.form = read_answer_form(fields);
   if (auto suffix = fields.string("suffix"); suffix && !suffix->empty())
     fields.fail("suffix", "suffix is not supported");
   if (fields.failed()) return fields.error();
   auto prompts = read_prompts(fields.find("prompt"), vocab);
   if (!prompts) return tl::unexpected(std::move(prompts).error());
   request.prompts = std::move(*prompts);
+  if (request.prompts.size() * request.best_of > kChoicesMax) {
+    return tl::unexpected(
+        invalid_request(fmt::format("{} prompts with {} answers each are more than {} choices",
+                                    request.prompts.size(), request.best_of, kChoicesMax),
+                        "n"));
+  }
   return request;
 }
 

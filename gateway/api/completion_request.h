@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "gateway/api/answer_form.h"
 #include "gateway/api/request_fields.h"
 
 namespace strata::gateway {
@@ -17,7 +18,9 @@ using CompletionPrompt = std::variant<std::string, std::vector<int32_t>>;  // te
 
 struct CompletionRequest {
   CommonFields common;
-  std::vector<CompletionPrompt> prompts;  // one choice each
+  std::vector<CompletionPrompt> prompts;  // common.n choices each
+  uint32_t best_of = 1;                   // answers to each prompt, of which the n best are given; at least n
+  AnswerForm form;
   bool echo = false;
 };
 

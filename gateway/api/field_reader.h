@@ -28,6 +28,8 @@ class FieldReader {
   explicit FieldReader(const boost::json::object& object, std::string prefix = {})
       : object_(&object), prefix_(std::move(prefix)) {}
 
+  // As clients know it: "stream_options.include_usage".
+  std::string full_name(std::string_view name) const { return prefix_ + std::string(name); }
   // nullptr: absent or null.
   const boost::json::value* find(std::string_view name) const;
 

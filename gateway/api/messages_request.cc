@@ -213,21 +213,6 @@ ApiResult<Messages> read_messages(const boost::json::object& body) {
   return out;
 }
 
-// Without the field a request of this dialect does not think (rule B15).
-std::optional<bool> read_thinking(FieldReader& fields) {
-  const boost::json::object* thinking = fields.object("thinking");
-  if (thinking == nullptr) return false;
-  FieldReader nested(*thinking, "thinking.");
-  const std::string_view type = nested.string("type").value_or("");
-  nested.integer("budget_tokens", 1, std::numeric_limits<int32_t>::max());
-  if (type != "enabled" && type != "disabled" && type != "adaptive") {
-    nested.fail("type",
-                fmt::format("thinking.type must be enabled, disabled or adaptive, got {}", snippet(type)));
-  }
-  if (nested.failed()) fields.fail(nested.error().value());
-  return type != "disabled";
-}
-
 }  // namespace
 
 ApiResult<ChatRequest> parse_messages_request(const boost::json::object& body, uint32_t vocab,
@@ -245,7 +230,8 @@ ApiResult<ChatRequest> parse_messages_request(const boost::json::object& body, u
     fields.fail("max_tokens", "max_tokens is missing");
   }
   request.tools = read_message_tools(fields);
-  request.thinking = read_thinking(fields);
+  request.thinking = read_message_thinking(fields);
+  request.form = read_message_form(fields);
   if (fields.failed()) return fields.error();
   auto messages = read_messages(body);
   if (!messages) return tl::unexpected(std::move(messages).error());

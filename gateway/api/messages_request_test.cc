@@ -81,10 +81,43 @@ TEST(MessagesRequestTest, ImagesAreRefusedOnlyInTheNewestMessage) {
 }
 
 TEST(MessagesRequestTest, RuleB15ThinksOnlyWhenAsked) {
-  EXPECT_EQ(with(R"("x":1)")->thinking, false);
-  EXPECT_EQ(with(R"("thinking":{"type":"disabled"})")->thinking, false);
-  EXPECT_EQ(with(R"("thinking":{"type":"enabled","budget_tokens":1024})")->thinking, true);
-  EXPECT_EQ(with(R"("thinking":{"type":"adaptive"})")->thinking, true);
+  EXPECT_EQ(with(R"("x":1)")->thinking.on, false);
+  EXPECT_EQ(with(R"("thinking":{"type":"disabled"})")->thinking.on, false);
+  EXPECT_EQ(with(R"("thinking":{"type":"enabled","budget_tokens":1024})")->thinking.on, true);
+  EXPECT_EQ(with(R"("thinking":{"type":"adaptive"})")->thinking.on, true);
+}
+
+TEST(MessagesRequestTest, ReadsHowMuchToThink) {
+  const ThinkingFields budget = with(R"("thinking":{"type":"enabled","budget_tokens":1024})")->thinking;
+  EXPECT_EQ(budget.budget_tokens, 1024u);
+  EXPECT_FALSE(budget.effort);
+  // An effort alone does not switch thinking on: it is about all of the answer, in this dialect.
+  const ThinkingFields effort = with(R"("output_config":{"effort":"low"})")->thinking;
+  EXPECT_EQ(effort.on, false);
+  EXPECT_EQ(effort.effort, Effort::kLow);
+  const ThinkingFields both =
+      with(R"("output_config":{"effort":"max"},"thinking":{"type":"adaptive"})")->thinking;
+  EXPECT_EQ(both.on, true);
+  EXPECT_EQ(both.effort, Effort::kXhigh);
+}
+
+TEST(MessagesRequestTest, ReadsBothPlacesOfTheFormat) {
+  const std::string format = R"({"type":"json_schema","schema":{"type":"null"}})";
+  const AnswerForm newer = with(fmt::format(R"("output_config":{{"format":{}}})", format))->form;
+  EXPECT_EQ(newer.source, R"({"type":"null"})");
+  EXPECT_EQ(newer.param, "output_config.format");
+  const AnswerForm older = with(fmt::format(R"("output_format":{})", format))->form;
+  EXPECT_EQ(older.source, R"({"type":"null"})");
+  EXPECT_EQ(older.param, "output_format");
+  EXPECT_EQ(with(R"("output_config":{"effort":"low"})")->form.kind, AnswerForm::Kind::kText);
+}
+
+TEST(MessagesRequestTest, ToolsMayBeStrict) {
+  auto request =
+      with(R"("tools":[{"name":"f","strict":true,"input_schema":{"type":"object"}},{"name":"g"}])");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->tools.strict, std::set<std::string>{"f"});
+  EXPECT_EQ(to_json(request->tools.offered).find("strict"), std::string::npos) << "the template shows it";
 }
 
 TEST(MessagesRequestTest, Case33ToolsBecomeFunctionsAndChoicesRules) {
@@ -147,6 +180,12 @@ TEST(MessagesRequestTest, RefusesByName) {
           Bad{R"("max_tokens":1,"messages":[{"role":"user","content":"x"}],"system":7)", "system"},
           Bad{R"("max_tokens":1,"messages":[{"role":"user","content":"x"}],"thinking":{"type":"some"})",
               "thinking.type"},
+          Bad{R"("max_tokens":1,"messages":[{"role":"user","content":"x"}],"output_config":{"effort":"some"})",
+              "output_config.effort"},
+          Bad{R"("max_tokens":1,"messages":[{"role":"user","content":"x"}],"output_config":{"format":{"type":"xml"}})",
+              "output_config.format.type"},
+          Bad{R"("max_tokens":1,"messages":[{"role":"user","content":"x"}],"output_format":{"type":"json_schema"})",
+              "output_format.schema"},
           Bad{R"("max_tokens":1,"messages":[{"role":"user","content":"x"}],"stop_sequences":[""])",
               "stop_sequences"},
           Bad{R"("max_tokens":1,"messages":[{"role":"user","content":"x"}],"tools":[{"description":"x"}])",

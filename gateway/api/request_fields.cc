@@ -143,10 +143,7 @@ CommonFields read_common_fields(FieldReader& fields, uint32_t vocab) {
     if (!common.stream) fields.fail("stream_options", "stream_options is allowed only when stream is true");
   }
   common.return_reuse = fields.boolean("return_reuse").value_or(false);
-  if (auto n = fields.integer("n", 1, 128); n && *n != 1) {
-    fields.fail("n",
-                fmt::format("n must be 1: several choices are not supported by this version, got {}", *n));
-  }
+  common.n = static_cast<uint32_t>(fields.integer("n", 1, kChoicesMax).value_or(1));
   common.sampling = read_sampling_fields(fields, vocab);
   common.stop = read_stop_strings(fields, "stop", kStopStringsMax);
   auto max_completion_tokens = read_cap(fields, "max_completion_tokens");

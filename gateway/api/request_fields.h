@@ -24,8 +24,12 @@ struct SamplingFields {
   std::vector<std::pair<int32_t, float>> logit_bias;
 };
 
+inline constexpr uint32_t kChoicesMax = 128;  // of one request, those included that best_of drops
+inline constexpr uint32_t kBestOfMax = 20;
+
 struct CommonFields {
   std::string model;
+  uint32_t n = 1;  // answers to each prompt
   bool stream = false;
   bool include_usage = false;
   bool return_reuse = false;

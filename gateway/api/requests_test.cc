@@ -48,7 +48,8 @@ TEST(ChatRequestTest, RefusesWrongTypesAndRangesByName) {
       {R"("min_p":2)", "min_p"},
       {R"("stream":"yes")", "stream"},
       {R"("n":0)", "n"},
-      {R"("n":2)", "n"},
+      {R"("n":129)", "n"},
+      {R"("best_of":2)", "best_of"},
       {R"("seed":1180591620717411303424)", "seed"},
       {R"("seed":1.5)", "seed"},
       {R"("seed":"x")", "seed"},
@@ -82,7 +83,32 @@ TEST(ChatRequestTest, RefusesWrongTypesAndRangesByName) {
       {R"("chat_template_kwargs":{"enable_thinking":"yes"})", "chat_template_kwargs.enable_thinking"},
       {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs.messages"},
       {R"("response_format":{"type":"yaml"})", "response_format.type"},
-      {R"("response_format":{"type":"json_object"})", "response_format.type"},
+      {R"("response_format":{})", "response_format.type"},
+      {R"("response_format":"json_object")", "response_format"},
+      {R"("response_format":{"type":"json_schema"})", "response_format.schema"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"x"}})",
+       "response_format.json_schema.schema"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":true}})",
+       "response_format.json_schema.schema"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":{},"strict":"yes"}})",
+       "response_format.json_schema.strict"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":{},"name":7}})",
+       "response_format.json_schema.name"},
+      {R"("response_format":{"type":"json_object"},"json_schema":{})", "json_schema"},
+      {R"("response_format":{"type":"json_object"},"grammar":"root ::= \"a\"")", "grammar"},
+      {R"("json_schema":{},"grammar":"root ::= \"a\"")", "grammar"},
+      {R"("json_schema":"{}")", "json_schema"},
+      {R"("grammar":7)", "grammar"},
+      {R"("reasoning":{"max_tokens":-1})", "reasoning.max_tokens"},
+      {R"("reasoning":{"enabled":1})", "reasoning.enabled"},
+      {R"("reasoning_budget_tokens":-2)", "reasoning_budget_tokens"},
+      {R"("thinking_budget_tokens":"x")", "thinking_budget_tokens"},
+      {R"("thinking":{"type":"on"})", "thinking.type"},
+      {R"("thinking":{"type":"enabled","budget_tokens":0})", "thinking.budget_tokens"},
+      {R"("tools":[{"type":"function","function":{"name":"a b"}}])", "tools[0].function.name"},
+      {R"("tools":[{"type":"function","function":{"name":"a","strict":1}}])", "tools[0].function.strict"},
+      {R"("tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"a"}}])",
+       "tools[1].function.name"},
       {R"("model":7)", "model"},
       {R"("tools":{})", "tools"},
       {R"("tools":[1])", "tools"},
@@ -118,6 +144,11 @@ TEST(ChatRequestTest, AcceptsTheBoundsNullAndTheUsualWaysToSayOff) {
                              R"("max_tokens":-1)",
                              R"("max_tokens":7.0)",
                              R"("n":1)",
+                             R"("n":128)",
+                             R"("n":2,"best_of":2)",
+                             R"("grammar":"")",
+                             R"("response_format":null,"json_schema":null,"grammar":null)",
+                             R"("response_format":{"type":"text"},"grammar":"root ::= \"a\"")",
                              R"("logprobs":true,"top_logprobs":0)",
                              R"("logprobs":false)",
                              R"("response_format":{"type":"text"})",
@@ -166,18 +197,85 @@ TEST(ChatRequestTest, UnknownFieldsChangeNothing) {
 }
 
 TEST(ChatRequestTest, MapsEveryWayToSwitchThinking) {
-  EXPECT_FALSE(chat(kUser)->thinking.has_value());
-  EXPECT_EQ(chat_with(R"("reasoning_effort":"none")")->thinking, false);
-  for (const char* level : {"minimal", "low", "medium", "high", "xhigh"}) {
-    EXPECT_EQ(chat_with(fmt::format(R"("reasoning_effort":"{}")", level))->thinking, true) << level;
-  }
-  EXPECT_EQ(chat_with(R"("reasoning":{"effort":"high"})")->thinking, true);
-  EXPECT_EQ(chat_with(R"("enable_thinking":false)")->thinking, false);
+  const auto on = [](const std::string& field) { return chat_with(field)->thinking.on; };
+  EXPECT_FALSE(chat(kUser)->thinking.on.has_value());
+  EXPECT_EQ(on(R"("reasoning_effort":"none")"), false);
+  EXPECT_EQ(on(R"("reasoning":{"effort":"high"})"), true);
+  EXPECT_EQ(on(R"("reasoning":{"effort":"high","enabled":false})"), false);
+  EXPECT_EQ(on(R"("reasoning":{"enabled":true})"), true);
+  EXPECT_EQ(on(R"("reasoning":{"max_tokens":0})"), false);
+  EXPECT_EQ(on(R"("thinking":{"type":"disabled"},"reasoning_effort":"high")"), false);
+  EXPECT_EQ(on(R"("enable_thinking":false)"), false);
+  EXPECT_EQ(on(R"("enable_thinking":false,"thinking":{"type":"enabled"})"), false);
   auto both =
       chat_with(R"("reasoning_effort":"high","chat_template_kwargs":{"enable_thinking":false,"tone":"dry"})");
-  EXPECT_EQ(both->thinking, false);
+  EXPECT_EQ(both->thinking.on, false);
   EXPECT_EQ(both->template_variables.at("tone"), "dry");
   EXPECT_FALSE(both->template_variables.contains("enable_thinking"));
+}
+
+TEST(ChatRequestTest, ReadsHowMuchToThink) {
+  const std::pair<const char*, Effort> levels[] = {{"minimal", Effort::kMinimal},
+                                                   {"low", Effort::kLow},
+                                                   {"medium", Effort::kMedium},
+                                                   {"high", Effort::kHigh},
+                                                   {"xhigh", Effort::kXhigh}};
+  for (const auto& [name, level] : levels) {
+    const ThinkingFields thinking = chat_with(fmt::format(R"("reasoning_effort":"{}")", name))->thinking;
+    EXPECT_EQ(thinking.on, true) << name;
+    EXPECT_EQ(thinking.effort, level) << name;
+    EXPECT_FALSE(thinking.budget_tokens) << name;
+    EXPECT_EQ(chat_with(fmt::format(R"("reasoning":{{"effort":"{}"}})", name))->thinking.effort, level);
+  }
+  EXPECT_FALSE(
+      chat_with(R"("reasoning":{"effort":"low"},"reasoning_effort":"none")")->thinking.effort.has_value());
+
+  const auto budget = [](const std::string& field) { return chat_with(field)->thinking.budget_tokens; };
+  EXPECT_FALSE(budget(R"("reasoning_effort":"low")"));
+  EXPECT_EQ(budget(R"("reasoning":{"max_tokens":700})"), 700u);
+  EXPECT_EQ(budget(R"("thinking":{"type":"enabled","budget_tokens":1024})"), 1024u);
+  EXPECT_EQ(budget(R"("thinking_budget_tokens":5)"), 5u);
+  EXPECT_EQ(budget(R"("reasoning_budget_tokens":6,"thinking_budget_tokens":5)"), 6u);
+  EXPECT_EQ(budget(R"("reasoning_budget_tokens":-1)"), kThinkingUnlimited);
+  // No tokens are off, unless thinking was asked for.
+  EXPECT_EQ(chat_with(R"("reasoning_budget_tokens":0)")->thinking.on, false);
+  EXPECT_EQ(chat_with(R"("reasoning_budget_tokens":0,"enable_thinking":true)")->thinking.on, true);
+  EXPECT_FALSE(chat_with(R"("reasoning_budget_tokens":9)")->thinking.on.has_value());
+}
+
+TEST(ChatRequestTest, ReadsEveryWayToSayWhatTheAnswerLooksLike) {
+  using Kind = AnswerForm::Kind;
+  EXPECT_EQ(chat(kUser)->form.kind, Kind::kText);
+  EXPECT_EQ(chat_with(R"("response_format":{"type":"text"})")->form.kind, Kind::kText);
+  const AnswerForm object = chat_with(R"("response_format":{"type":"json_object"})")->form;
+  EXPECT_EQ(object.kind, Kind::kObject);
+  EXPECT_EQ(object.param, "response_format");
+  for (
+      const char* field :
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":false,"schema":{"type":"null"}}})",
+       R"("response_format":{"type":"json_schema","name":"n","schema":{"type":"null"}})",
+       R"("response_format":{"type":"json_object","schema":{"type":"null"}})"}) {
+    const AnswerForm form = chat_with(field)->form;
+    EXPECT_EQ(form.kind, Kind::kSchema) << field;
+    EXPECT_EQ(form.source, R"({"type":"null"})") << field;
+    EXPECT_EQ(form.param, "response_format") << field;
+  }
+  const AnswerForm schema = chat_with(R"("json_schema":{"type":"null"})")->form;
+  EXPECT_EQ(schema.kind, Kind::kSchema);
+  EXPECT_EQ(schema.param, "json_schema");
+  const AnswerForm grammar = chat_with(R"("grammar":"root ::= \"a\"")")->form;
+  EXPECT_EQ(grammar.kind, Kind::kGrammar);
+  EXPECT_EQ(grammar.source, "root ::= \"a\"");
+  EXPECT_EQ(completion(R"("prompt":"a","grammar":"root ::= \"a\"")")->form.kind, Kind::kGrammar);
+  EXPECT_EQ(completion(R"("prompt":"a","response_format":{"type":"json_object"})")->form.kind, Kind::kObject);
+}
+
+TEST(ChatRequestTest, ReadsWhichToolsAreStrictAndHowManyAnswersThereAre) {
+  auto request = chat_with(R"("n":3,"tools":[{"type":"function","function":{"name":"a","strict":true}},)"
+                           R"({"type":"function","function":{"name":"b.c/d:e-f_1","strict":false}}])");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->tools.strict, std::set<std::string>{"a"});
+  EXPECT_EQ(request->common.n, 3u);
 }
 
 TEST(MessagesTest, RefusesEmptyAndOddOnesByPlace) {
@@ -320,8 +418,10 @@ TEST(CompletionRequestTest, RefusesWhatItCannotDoByName) {
       {R"("prompt":[9000])", "prompt"},
       {R"("prompt":[-1])", "prompt"},
       {R"("prompt":"a","suffix":"b")", "suffix"},
-      {R"("prompt":"a","best_of":2)", "best_of"},
-      {R"("prompt":"a","n":2)", "n"},
+      {R"("prompt":"a","best_of":21)", "best_of"},
+      {R"("prompt":"a","n":3,"best_of":2)", "best_of"},
+      {R"("prompt":"a","best_of":2,"stream":true)", "best_of"},
+      {R"("prompt":["a","b"],"n":65)", "n"},
       {R"("prompt":"a","echo":true,"logprobs":1)", "echo"},
       {R"("prompt":"a","logprobs":21)", "logprobs"},
   };
@@ -331,6 +431,10 @@ TEST(CompletionRequestTest, RefusesWhatItCannotDoByName) {
     EXPECT_EQ(request.error().param, bad.param) << bad.fields;
   }
   EXPECT_TRUE(completion(R"("prompt":"a","suffix":"","best_of":1)"));
+  EXPECT_TRUE(completion(R"("prompt":"a","n":2,"best_of":2,"stream":true)"));
+  EXPECT_EQ(completion(R"("prompt":"a","n":2)")->best_of, 2u);
+  EXPECT_EQ(completion(R"("prompt":"a","n":2,"best_of":5)")->best_of, 5u);
+  EXPECT_EQ(completion(R"("prompt":"a","n":2,"best_of":5)")->common.n, 2u);
 }
 
 // Rule B27: every field that the parsers look at stands in the documentation, so that none is silently
@@ -368,7 +472,13 @@ TEST(RequestFieldsTest, EveryFieldIsInTheDocumentation) {
                             "reasoning_effort",
                             "reasoning",
                             "enable_thinking",
+                            "thinking_budget_tokens",
+                            "reasoning_budget_tokens",
                             "response_format",
+                            "json_schema",
+                            "grammar",
+                            "output_format",
+                            "output_config",
                             "return_progress",
                             "system",
                             "stop_sequences",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/string.hpp>
 
 #include "gateway/api/json_text.h"
@@ -12,12 +13,32 @@ namespace {
 
 constexpr std::size_t kToolNameBytesMax = 128;
 
+bool is_name_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_-.:/").find(c) != std::string_view::npos;
+}
+
+bool is_tool_name(std::string_view name) {
+  return !name.empty() && name.size() <= kToolNameBytesMax && std::ranges::all_of(name, is_name_character);
+}
+
+bool offers(const Tools& tools, std::string_view name) {
+  for (const auto& tool : tools.offered) {
+    if (tool.at("function").at("name").get_string() == name) return true;
+  }
+  return false;
+}
+
 // What a tool is in either dialect. where: "tools[0].function.", for errors.
-bool check_function(FieldReader& fields, const boost::json::object& function, const std::string& where) {
+bool check_function(FieldReader& fields, const boost::json::object& function, const std::string& where,
+                    const Tools& tools) {
   FieldReader inner(function, where);
-  auto name = inner.string("name");
-  if (!name || name->empty() || name->size() > kToolNameBytesMax) {
-    inner.fail("name", fmt::format("{}name must be a string of 1 to {} bytes", where, kToolNameBytesMax));
+  const std::string_view name = inner.string("name").value_or("");
+  if (!is_tool_name(name)) {
+    inner.fail("name", fmt::format("{}name must be a string of 1 to {} letters, digits, _ - . : or /", where,
+                                   kToolNameBytesMax));
+  } else if (offers(tools, name)) {
+    inner.fail("name", fmt::format("{}name: there is a tool named {} already", where, snippet(name)));
   }
   inner.string("description");
   inner.object("parameters");
@@ -46,15 +67,12 @@ void read_tool(FieldReader& fields, const boost::json::value& value, const std::
     fields.fail(tool.error().value());
     return;
   }
-  if (!check_function(fields, *function, where + ".function.")) return;
+  FieldReader inner(*function, where + ".function.");
+  const bool strict = inner.boolean("strict").value_or(false);
+  if (inner.failed()) fields.fail(inner.error().value());
+  if (!check_function(fields, *function, where + ".function.", tools)) return;
+  if (strict) tools.strict.emplace(*inner.string("name"));
   tools.offered.push_back(value);
-}
-
-bool offers(const Tools& tools, std::string_view name) {
-  for (const auto& tool : tools.offered) {
-    if (tool.at("function").at("name").get_string() == name) return true;
-  }
-  return false;
 }
 
 // The name in {"type":"function","function":{"name":...}}; empty if it has another form.
@@ -127,11 +145,13 @@ void read_message_tool(FieldReader& fields, const boost::json::value& value, con
   if (auto name = tool.string("name")) function["name"] = *name;
   if (auto description = tool.string("description")) function["description"] = *description;
   if (const auto* schema = tool.object("input_schema")) function["parameters"] = *schema;
+  const bool strict = tool.boolean("strict").value_or(false);
   if (tool.failed()) {
     fields.fail(tool.error().value());
     return;
   }
-  if (!check_function(fields, function, where + ".")) return;
+  if (!check_function(fields, function, where + ".", tools)) return;
+  if (strict) tools.strict.emplace(*tool.string("name"));
   out["type"] = "function";
   out["function"] = std::move(function);
   tools.offered.push_back(std::move(out));

@@ -2,6 +2,7 @@
 // The tools of a request and what tool_choice makes of them, in either dialect.
 
 #include <boost/json/array.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct CallRule {
 
 struct Tools {
   boost::json::array offered;        // as the template gets them; empty: none
+  std::set<std::string> strict;      // names of those whose schema has to be enforced
   std::vector<std::string> dropped;  // "web_search": types that only a hosted service could run (rule B8)
   CallRule rule = {};
 };

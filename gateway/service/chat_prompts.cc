@@ -31,9 +31,9 @@ ApiResult<tokenizer::MarkedText> ChatPrompts::render(const ChatRequest& request)
   // A value that the request gives the variable by its own name counts, unless the switch says something,
   // too.
   const bool named = input.request_variables.contains(thinking_variable_);
-  if (request.thinking) {
+  if (request.thinking.on) {
     input.request_variables.erase(thinking_variable_);
-    input.variables[thinking_variable_] = *request.thinking;
+    input.variables[thinking_variable_] = *request.thinking.on;
   } else if (!named && thinking_default_ != "template") {
     input.variables[thinking_variable_] = thinking_default_ == "on";
   }

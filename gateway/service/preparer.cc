@@ -84,6 +84,18 @@ ApiResult<GenerationJob> Preparer::messages(const HttpRequest& request) const {
   return chat_job(std::move(*chat), Endpoint::kMessages, request);
 }
 
+namespace {
+
+// Until the engine can hold an answer to a form.
+std::optional<ApiError> not_yet(const AnswerForm& form, uint32_t answers) {
+  if (form.kind != AnswerForm::Kind::kText)
+    return invalid_request(form.param + " is not supported by this version", form.param);
+  if (answers > 1) return invalid_request("n must be 1: several choices are not supported yet", "n");
+  return {};
+}
+
+}  // namespace
+
 ApiResult<Preparer::ChatPrompt> Preparer::chat_prompt(ChatRequest& chat) const {
   ChatPrompt prompt{.call = begun_call(chat.tools, prompts_.call_format())};
   if (prompt.call && tokenizer_.find_token(kCallOpen) < 0) {
@@ -91,7 +103,7 @@ ApiResult<Preparer::ChatPrompt> Preparer::chat_prompt(ChatRequest& chat) const {
         invalid_request("tool_choice: this model has no mark that a call begins with", "tool_choice"));
   }
   // The call stands where the thinking would.
-  if (prompt.call) chat.thinking = false;
+  if (prompt.call) chat.thinking.on = false;
   auto text = prompts_.render(chat);
   if (!text) return tl::unexpected(std::move(text).error());
   prompt.text = std::move(*text);
@@ -109,6 +121,7 @@ ApiResult<Preparer::ChatPrompt> Preparer::chat_prompt(ChatRequest& chat) const {
 
 ApiResult<GenerationJob> Preparer::chat_job(ChatRequest chat, Endpoint endpoint,
                                             const HttpRequest& request) const {
+  if (auto error = not_yet(chat.form, chat.common.n)) return tl::unexpected(std::move(*error));
   auto made = chat_prompt(chat);
   if (!made) return tl::unexpected(std::move(made).error());
   Prompt prompt{.tokens = std::move(made->tokens)};
@@ -148,6 +161,7 @@ ApiResult<GenerationJob> Preparer::completion(const HttpRequest& request) const 
   if (!body) return tl::unexpected(std::move(body).error());
   auto completion = parse_completion_request(*body, tokenizer_.vocab_size());
   if (!completion) return tl::unexpected(std::move(completion).error());
+  if (auto error = not_yet(completion->form, completion->best_of)) return tl::unexpected(std::move(*error));
   GenerationJob job = make_job(Endpoint::kCompletions, request, std::move(completion->common));
   for (const CompletionPrompt& given : completion->prompts) {
     auto prompt = completion_prompt(given, completion->echo);
