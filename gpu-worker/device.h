@@ -38,6 +38,7 @@ struct SampleRequest {
   uint64_t position = 0;                          // of the chosen token, from the start of the sequence
   std::span<const int32_t> prompt;
   std::span<const int32_t> generated;
+  std::span<const uint32_t> mask = {};  // as in model::Sampler: which tokens may be chosen; empty: all
 };
 
 // One token of a window. Rows of one sequence are consecutive and continue it.

@@ -126,8 +126,15 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* EngineService::Generate(
   }
   auto generation = std::make_shared<Generation>(std::move(*read), stream);
   stream->watch(generation);
-  Status submitted = options_.loop->submit(std::move(generation));
-  if (!submitted.ok()) stream->finish(rpc::to_grpc(submitted));
+  const auto submit = [loop = options_.loop, stream, generation](Status ready) {
+    if (ready.ok()) ready = loop->submit(generation);
+    if (!ready.ok()) stream->finish(rpc::to_grpc(ready));
+  };
+  if (generation->request().constraint.any()) {
+    options_.constraints->constrain(generation, submit);
+  } else {
+    submit({});
+  }
   return stream.get();
 }
 

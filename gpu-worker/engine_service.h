@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu-worker/constraint_maker.h"
 #include "gpu-worker/generate_request.h"
 #include "gpu-worker/window_loop.h"
 #include "strata/v1/engine.grpc.pb.h"
@@ -14,6 +15,7 @@ namespace strata::gpu_worker {
 
 struct EngineServiceOptions {
   WindowLoop* loop = nullptr;
+  ConstraintMaker* constraints = nullptr;
   RequestLimits limits;
   v1::GetEngineResponse facts;  // what does not change: model, numerics, sizes
   // Fills what does change: degraded, expert_slots_used. Called on a gRPC thread.

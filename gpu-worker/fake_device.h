@@ -44,6 +44,19 @@ inline std::vector<int32_t> fake_answer(std::vector<int32_t> tokens, std::size_t
   return answer;
 }
 
+// Under a mask it says the next token, in a circle, that is allowed.
+inline int32_t fake_masked(int32_t token, std::span<const uint32_t> mask) {
+  if (mask.empty()) return token;
+  const auto allowed = [&](int32_t id) {
+    return (mask[static_cast<uint32_t>(id) / 32] >> static_cast<uint32_t>(id) % 32 & 1U) != 0;
+  };
+  for (int32_t step = 0; step < kFakeVocab; ++step) {
+    if (const int32_t id = (token + step) % kFakeVocab; allowed(id)) return id;
+  }
+  CHECK(false, "the mask allows no token");
+  return -1;
+}
+
 class FakeDevice final : public Device {
  public:
   struct Row {
@@ -97,9 +110,11 @@ class FakeDevice final : public Device {
       window.push_back({row.sequence.index, row.token, row.is_prompt, wants, row.sample.position});
       if (!wants) continue;
       bool broken = breaks_at_token != 0 && row.token == breaks_at_token;
-      choices.push_back({.row = index,
-                         .usable = !broken,
-                         .token = {.id = fake_next_token(sequence.fed), .logprob = 0, .top = {}}});
+      choices.push_back(
+          {.row = index,
+           .usable = !broken,
+           .token = {
+               .id = fake_masked(fake_next_token(sequence.fed), row.sample.mask), .logprob = 0, .top = {}}});
     }
     routed_.clear();
     for (uint32_t layer = 0; layer < 2; ++layer) {

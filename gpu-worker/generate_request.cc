@@ -101,6 +101,32 @@ Result<model::SamplingParams> read_sampling(const v1::Sampling& sampling, uint32
   return params;
 }
 
+Result<ConstraintWish> read_constraint(const v1::GenerateRequest& request, uint32_t vocab) {
+  ConstraintWish wish;
+  if (request.has_constraint()) {
+    const v1::Constraint& constraint = request.constraint();
+    if (constraint.gbnf().empty()) return fail(Code::kInvalidArgument, "constraint.gbnf: is empty");
+    if (constraint.prompt_tokens() > static_cast<uint32_t>(request.prompt_tokens_size())) {
+      return fail(Code::kInvalidArgument, "constraint.prompt_tokens: {} of a prompt of {} tokens",
+                  constraint.prompt_tokens(), request.prompt_tokens_size());
+    }
+    wish.gbnf = constraint.gbnf();
+    wish.prompt_tokens = constraint.prompt_tokens();
+  }
+  if (request.has_thinking_end()) {
+    wish.thinking_end = request.thinking_end();
+    if (*wish.thinking_end < 0 || static_cast<uint32_t>(*wish.thinking_end) >= vocab) {
+      return fail(Code::kInvalidArgument, "thinking_end: token {} is not in the vocabulary of {}",
+                  *wish.thinking_end, vocab);
+    }
+  }
+  if (request.has_thinking_tokens_max()) {
+    if (!wish.thinking_end) return fail(Code::kInvalidArgument, "thinking_tokens_max: needs thinking_end");
+    wish.thinking_tokens_max = request.thinking_tokens_max();
+  }
+  return wish;
+}
+
 }  // namespace
 
 Result<GenerationRequest> read_generate_request(const v1::GenerateRequest& request,
@@ -115,7 +141,8 @@ Result<GenerationRequest> read_generate_request(const v1::GenerateRequest& reque
                          .shared_tokens = request.shared_prompt_tokens(),
                          .checkpoints = {},
                          .parked_id = {},
-                         .parked_tokens = request.parked_tokens()};
+                         .parked_tokens = request.parked_tokens(),
+                         .constraint = {}};
   TRY(read.name_space, read_hash("name_space", request.name_space()));
   TRY(read.parked_id, read_hash("parked_id", request.parked_id()));
   if (!read.parked_id.is_zero() && read.parked_tokens == 0)
@@ -143,6 +170,7 @@ Result<GenerationRequest> read_generate_request(const v1::GenerateRequest& reque
   } else {
     read.sampling.temperature = 0;
   }
+  TRY(read.constraint, read_constraint(request, limits.vocab));
   return read;
 }
 

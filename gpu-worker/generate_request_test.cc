@@ -105,6 +105,38 @@ TEST(GenerateRequest, NamesATokenThatDoesNotExist) {
   expect_refused(request, Code::kInvalidArgument, "end_tokens[1]");
 }
 
+TEST(GenerateRequest, SaysWhatTheAnswerIsConstrainedTo) {
+  EXPECT_FALSE(read_generate_request(good(), kLimits)->constraint.any());
+  v1::GenerateRequest request = good();
+  request.mutable_constraint()->set_gbnf("root ::= \"a\"");
+  request.mutable_constraint()->set_prompt_tokens(3);
+  request.set_thinking_end(99);
+  request.set_thinking_tokens_max(0);
+  auto read = read_generate_request(request, kLimits);
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_TRUE(read->constraint.any());
+  EXPECT_EQ(read->constraint.gbnf, "root ::= \"a\"");
+  EXPECT_EQ(read->constraint.prompt_tokens, 3u);
+  EXPECT_EQ(read->constraint.thinking_end, 99);
+  EXPECT_EQ(read->constraint.thinking_tokens_max, 0u);
+
+  request.mutable_constraint()->set_prompt_tokens(4);
+  expect_refused(request, Code::kInvalidArgument, "constraint.prompt_tokens: 4 of a prompt of 3 tokens");
+  request.clear_constraint();
+  EXPECT_TRUE(read_generate_request(request, kLimits)->constraint.any()) << "a budget alone";
+  request.clear_thinking_tokens_max();
+  EXPECT_FALSE(read_generate_request(request, kLimits)->constraint.any())
+      << "nothing follows from the end alone";
+  request.set_thinking_end(100);
+  expect_refused(request, Code::kInvalidArgument, "thinking_end: token 100");
+  request.clear_thinking_end();
+  request.set_thinking_tokens_max(5);
+  expect_refused(request, Code::kInvalidArgument, "thinking_tokens_max: needs thinking_end");
+  request = good();
+  request.mutable_constraint();
+  expect_refused(request, Code::kInvalidArgument, "constraint.gbnf: is empty");
+}
+
 TEST(GenerateRequest, NeedsAPromptAndRoomForAnAnswer) {
   v1::GenerateRequest request = good();
   request.clear_prompt_tokens();

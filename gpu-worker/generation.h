@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -14,6 +15,18 @@
 #include "services/model/sampling.h"
 
 namespace strata::gpu_worker {
+
+class AnswerConstraint;
+
+// As on the wire.
+struct ConstraintWish {
+  std::string gbnf = {};       // empty: no grammar
+  uint32_t prompt_tokens = 0;  // the prompt's last ones, that the grammar's text begins with
+  std::optional<int32_t> thinking_end = {};
+  std::optional<uint32_t> thinking_tokens_max = {};  // with thinking_end only
+
+  bool any() const { return !gbnf.empty() || thinking_tokens_max.has_value(); }
+};
 
 struct GenerationRequest {
   std::string request_id;
@@ -29,6 +42,7 @@ struct GenerationRequest {
   // A parked state behind the first parked_tokens; zero: none.
   snapshot::SnapshotId parked_id = {};
   uint32_t parked_tokens = 0;
+  ConstraintWish constraint = {};
 };
 
 struct PromptProgressed {
@@ -79,10 +93,16 @@ class Generation {
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
+  // Before it is submitted, where the request asks for one (constraint_maker.h); then the window loop's
+  // alone.
+  void constrain(std::shared_ptr<AnswerConstraint> constraint) { constraint_ = std::move(constraint); }
+  AnswerConstraint* constraint() const { return constraint_.get(); }  // null: any token may come
+
  private:
   GenerationRequest request_;
   std::shared_ptr<GenerationListener> listener_;
   std::atomic<bool> cancelled_{false};
+  std::shared_ptr<AnswerConstraint> constraint_;
 };
 
 }  // namespace strata::gpu_worker

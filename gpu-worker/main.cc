@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu-worker/constraint_maker.h"
 #include "gpu-worker/device_factory.h"
 #include "gpu-worker/engine_probe.h"
 #include "gpu-worker/engine_service.h"
@@ -34,6 +35,7 @@
 #include "services/synthetic/model_plan.h"
 #include "services/sys/cpus.h"
 #include "services/sys/topology.h"
+#include "services/tokenizer/tokenizer.h"
 
 namespace strata::gpu_worker {
 namespace {
@@ -62,6 +64,17 @@ Result<Loaded> load(const config::Settings& settings) {
                 .fingerprint = file.fingerprint(),
                 .model_name = std::move(name),
                 .synthetic_routing = settings.engine_synthetic_routing()};
+}
+
+// What grammars are compiled for.
+Result<std::shared_ptr<const grammar::Vocabulary>> load_vocabulary(const std::string& path, uint32_t vocab) {
+  TRY(const auto file, gguf::GgufFile::open(path));
+  TRY(const auto tokenizer, tokenizer::Tokenizer::from_gguf(file));
+  if (tokenizer.vocab_size() > vocab) {
+    return fail(Code::kFailedPrecondition, "{}: {} tokens, logits for {}", path, tokenizer.vocab_size(),
+                vocab);
+  }
+  return grammar::Vocabulary::from_tokenizer(tokenizer);
 }
 
 // Null unless engine.synthetic_routing asks for it.
@@ -215,15 +228,22 @@ Status run(const rpc::ProcessContext& context) {
                          },
                      .on_stuck = {}});
 
+  const uint32_t vocab = loaded.weights.config.vocab;
+  ConstraintMaker constraints(
+      {.vocab = vocab, .load_vocabulary = [path = settings.model_path().string(), vocab] {
+         return load_vocabulary(path, vocab);
+       }});
+
   std::vector<std::unique_ptr<grpc::Service>> services;
-  services.push_back(std::make_unique<EngineService>(EngineServiceOptions{
-      .loop = &loop,
-      .limits = {.vocab = loaded.weights.config.vocab, .context_tokens = plan.context_tokens},
-      .facts = engine_facts(settings, loaded, plan, *device),
-      .fill = [&](v1::GetEngineResponse& response) {
-        response.set_expert_slots_used(device->residents().slots_used());
-        for (const std::string& name : missing_peers()) response.add_degraded(name);
-      }}));
+  services.push_back(std::make_unique<EngineService>(
+      EngineServiceOptions{.loop = &loop,
+                           .constraints = &constraints,
+                           .limits = {.vocab = vocab, .context_tokens = plan.context_tokens},
+                           .facts = engine_facts(settings, loaded, plan, *device),
+                           .fill = [&](v1::GetEngineResponse& response) {
+                             response.set_expert_slots_used(device->residents().slots_used());
+                             for (const std::string& name : missing_peers()) response.add_degraded(name);
+                           }}));
   services.push_back(std::move(residency));
   services.push_back(std::make_unique<ExpertHubService>(workers, loaded.fingerprint));
   services.push_back(std::make_unique<RoutingService>(routing_options(loaded, loop)));
@@ -258,6 +278,7 @@ Status run(const rpc::ProcessContext& context) {
   rpc::wait_for_stop_signal();
   server->set_serving(false);
   loop.stop();  // first: open answers then end with UNAVAILABLE, which means "submit again"
+  constraints.stop();
   server->stop();
   actors.stop();
   return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpu-worker/answer_constraint.h"
 #include "services/base/check.h"
 
 namespace strata::gpu_worker {
@@ -284,6 +285,8 @@ void WindowScheduler::add_rows(Running& running, uint32_t count, bool decode) {
                     .position = tokens.size(),
                     .prompt = tokens.first(running.prompt_count),
                     .generated = tokens.subspan(running.prompt_count)};
+      if (const AnswerConstraint* constraint = running.generation->constraint())
+        row.sample.mask = constraint->mask();
     }
     rows_.push_back(row);
   }
@@ -313,8 +316,10 @@ void WindowScheduler::take_choice(Running& running, RowChoice& choice, std::vect
     return end(running, std::move(broken), events, State::kUnknown);
   }
   const GenerationRequest& request = running.generation->request();
+  AnswerConstraint* constraint = running.generation->constraint();
   int32_t id = choice.token.id;
-  if (std::find(request.end_tokens.begin(), request.end_tokens.end(), id) != request.end_tokens.end()) {
+  if (std::find(request.end_tokens.begin(), request.end_tokens.end(), id) != request.end_tokens.end() ||
+      (constraint != nullptr && constraint->ends_with(id))) {
     GenerationEnded ended = summary(running, EndReason::kEndToken);
     ended.end_token = id;
     return end(running, ended, events);
@@ -327,6 +332,9 @@ void WindowScheduler::take_choice(Running& running, RowChoice& choice, std::vect
     end(running, summary(running, EndReason::kLength), events);
   } else if (running.tokens.size() >= options_.context_tokens) {
     end(running, summary(running, EndReason::kContext), events);
+  } else if (constraint != nullptr) {
+    // The next window's mask, now that its token is known.
+    if (Status accepted = constraint->accept(id); !accepted.ok()) end(running, std::move(accepted), events);
   }
 }
 

@@ -7,7 +7,9 @@
 
 #include <numeric>
 
+#include "gpu-worker/answer_constraint.h"
 #include "gpu-worker/fake_device.h"
+#include "services/grammar/test_support.h"
 
 namespace strata::gpu_worker {
 namespace {
@@ -17,6 +19,10 @@ std::vector<int32_t> prompt_of(uint32_t count, int32_t first = 1) {
   std::iota(prompt.begin(), prompt.end(), first);
   return prompt;
 }
+
+constexpr int32_t kByteEnd = 256;
+
+std::string text_of(const std::vector<int32_t>& tokens) { return {tokens.begin(), tokens.end()}; }
 
 class WindowSchedulerTest : public testing::Test {
  protected:
@@ -33,9 +39,16 @@ class WindowSchedulerTest : public testing::Test {
             .max_tokens = max_tokens,
             .end_tokens = {}};
   }
+  // A grammar is of bytes: token b is the byte b, kByteEnd ends the generation.
   Submitted admit(GenerationRequest what) {
     auto heard = std::make_shared<RecordingListener>();
     auto generation = std::make_shared<Generation>(std::move(what), heard);
+    if (const ConstraintWish& wish = generation->request().constraint; wish.any()) {
+      auto made = AnswerConstraint::create(
+          generation->request(), wish.gbnf.empty() ? nullptr : grammar::compiled(wish.gbnf), kFakeVocab);
+      EXPECT_TRUE(made.has_value()) << made.error().message();
+      generation->constrain(*made);
+    }
     scheduler_.admit(generation, events_);
     deliver();
     return {generation, heard};
@@ -345,6 +358,84 @@ TEST_F(WindowSchedulerTest, CountsWindowsAndSharesTheirTimeOut) {
   EXPECT_EQ(counters_.chunk_buckets[3], 1u) << "8 tokens";
   EXPECT_EQ(counters_.stage_ns[static_cast<std::size_t>(Stage::kAttention)], 2'000'000'000u)
       << "of decode windows only";
+  EXPECT_EQ(counters_.sequences_running, 0u);
+}
+
+TEST_F(WindowSchedulerTest, AConstrainedAnswerSaysWhatItsGrammarAllowsAndEndsWithIt) {
+  GenerationRequest what = request(prompt_of(20), 50);
+  what.constraint.gbnf = R"(root ::= [0-9]{3} "!")";
+  auto [generation, heard] = admit(what);
+  run_to_end();
+  const std::string text = text_of(heard->tokens());
+  ASSERT_EQ(text.size(), 4u);
+  EXPECT_EQ(text.find_first_not_of("0123456789"), 3u);
+  EXPECT_EQ(text[3], '!');
+  EXPECT_EQ(heard->ended().reason, EndReason::kEndToken);
+  EXPECT_EQ(heard->ended().end_token, kByteEnd) << "although the request names no end token";
+}
+
+TEST_F(WindowSchedulerTest, OthersInTheWindowAreNotConstrained) {
+  auto before = admit(request(prompt_of(11, 100), 20));
+  GenerationRequest what = request(prompt_of(11), 12);
+  what.constraint.gbnf = "root ::= [a-z]*";
+  auto constrained = admit(what);
+  auto after = admit(request(prompt_of(11, 300), 20));
+  run_to_end();
+  EXPECT_EQ(before.heard->tokens(), fake_answer(prompt_of(11, 100), 20));
+  EXPECT_EQ(after.heard->tokens(), fake_answer(prompt_of(11, 300), 20));
+  for (const char c : text_of(constrained.heard->tokens())) EXPECT_TRUE(c >= 'a' && c <= 'z') << c;
+}
+
+TEST_F(WindowSchedulerTest, AConstrainedAnswerGoesOnAlikeWhenItIsResubmitted) {
+  GenerationRequest what = request(prompt_of(13), 40);
+  what.constraint = {.gbnf = R"(root ::= "[" [0-9]{2} ("," [0-9]{2}){4,9} "]")",
+                     .thinking_end = 500,
+                     .thinking_tokens_max = 3};
+  auto first = admit(what);
+  run_to_end();
+  const std::vector<int32_t> whole = first.heard->tokens();
+  ASSERT_GT(whole.size(), 18u);
+  EXPECT_EQ(whole[3], 500) << "the budget of the thinking is spent";
+  EXPECT_EQ(whole[4], '[');
+  for (std::size_t known = 1; known < whole.size(); ++known) {
+    const auto cut = whole.begin() + static_cast<std::ptrdiff_t>(known);
+    what.generated.assign(whole.begin(), cut);
+    auto again = admit(what);
+    run_to_end();
+    EXPECT_EQ(again.heard->tokens(), std::vector<int32_t>(cut, whole.end())) << known;
+    EXPECT_EQ(again.heard->ended().reason, first.heard->ended().reason);
+  }
+}
+
+TEST_F(WindowSchedulerTest, ABudgetOfThinkingAloneLeavesTheRestFree) {
+  GenerationRequest what = request(prompt_of(5), 20);
+  what.constraint = {.thinking_end = 700, .thinking_tokens_max = 4};
+  auto [generation, heard] = admit(what);
+  run_to_end();
+  std::vector<int32_t> expected = fake_answer(prompt_of(5), 4);
+  expected.push_back(700);
+  std::vector<int32_t> all = prompt_of(5);
+  all.insert(all.end(), expected.begin(), expected.end());
+  for (const int32_t token : fake_answer(all, 15)) expected.push_back(token);
+  EXPECT_EQ(heard->tokens(), expected);
+}
+
+// "z" is no token of this vocabulary: behind "a" there is nothing to say.
+TEST_F(WindowSchedulerTest, AnAnswerThatNoTokenCanGoOnEndsWithAnErrorAndNobodyElseDoes) {
+  auto heard = std::make_shared<RecordingListener>();
+  GenerationRequest what = request(prompt_of(9), 12);
+  what.constraint.gbnf = "that of the grammar";
+  auto generation = std::make_shared<Generation>(what, heard);
+  auto made = AnswerConstraint::create(
+      what, grammar::compiled(R"(root ::= "a" "z")", grammar::vocabulary_of({"a", "b", "</s>"})), kFakeVocab);
+  ASSERT_TRUE(made.has_value());
+  generation->constrain(*made);
+  scheduler_.admit(generation, events_);
+  auto other = admit(request(prompt_of(4, 100), 10));
+  run_to_end();
+  EXPECT_EQ(heard->status().code(), Code::kInternal);
+  EXPECT_EQ(heard->tokens(), std::vector<int32_t>{0});
+  EXPECT_EQ(other.heard->tokens(), fake_answer(prompt_of(4, 100), 10));
   EXPECT_EQ(counters_.sequences_running, 0u);
 }
 

@@ -253,8 +253,8 @@ void HostDevice::choose(std::span<const DeviceRow> rows, std::vector<RowChoice>&
     std::span<const float> logits = std::span<const float>(logits_).subspan(choices.size() * vocab, vocab);
     RowChoice& choice = choices.emplace_back(RowChoice{.row = index, .usable = usable(logits), .token = {}});
     if (choice.usable) {
-      choice.token =
-          sampler_.sample(logits, *request.params, request.position, request.prompt, request.generated);
+      choice.token = sampler_.sample(logits, *request.params, request.position, request.prompt,
+                                     request.generated, request.mask);
     }
   }
   commit_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -1,6 +1,7 @@
 #include "services/model/sampling.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -19,9 +20,9 @@ bool comes_before(const Candidate& a, const Candidate& b) {
   return a.first != b.first ? a.first > b.first : a.second < b.second;
 }
 
-// NaN never wins; no candidate at all: token 0.
-int32_t arg_max(std::span<const float> values) {
-  int32_t best = 0;
+// NaN never wins; no candidate at all: `fallback`.
+int32_t arg_max(std::span<const float> values, int32_t fallback = 0) {
+  int32_t best = fallback;
   float best_value = kNothing;
   for (std::size_t id = 0; id < values.size(); ++id) {
     if (values[id] > best_value) {
@@ -178,23 +179,52 @@ void Sampler::apply_penalties(std::span<const float> logits, const SamplingParam
   }
 }
 
+// Leaves `values` (which may be work_) in work_, without the tokens that the mask forbids. Returns the first
+// token that it allows.
+int32_t Sampler::apply_mask(std::span<const float> values, std::span<const uint32_t> mask) {
+  CHECK(mask.size() == mask_words(static_cast<uint32_t>(work_.size())), "mask of {} words for {} tokens",
+        mask.size(), work_.size());
+  int32_t first = -1;
+  for (std::size_t word = 0; word < mask.size(); ++word) {
+    const std::size_t begin = word * 32, end = std::min(begin + 32, work_.size());
+    if (mask[word] == 0) {
+      std::fill(work_.begin() + static_cast<std::ptrdiff_t>(begin),
+                work_.begin() + static_cast<std::ptrdiff_t>(end), kNothing);
+      continue;
+    }
+    if (first < 0) first = static_cast<int32_t>(begin) + std::countr_zero(mask[word]);
+    for (std::size_t id = begin; id < end; ++id)
+      work_[id] = (mask[word] >> (id - begin) & 1U) != 0 ? values[id] : kNothing;
+  }
+  CHECK(first >= 0 && static_cast<std::size_t>(first) < work_.size(), "the mask allows no token");
+  return first;
+}
+
 SampledToken Sampler::sample(std::span<const float> logits, const SamplingParams& params, uint64_t position,
-                             std::span<const int32_t> prompt_tokens, std::span<const int32_t> generated) {
+                             std::span<const int32_t> prompt_tokens, std::span<const int32_t> generated,
+                             std::span<const uint32_t> mask) {
   CHECK(logits.size() == work_.size(), "{} logits, vocabulary {}", logits.size(), work_.size());
   std::span<const float> values = logits;
   if (changes_logits(params)) {
     apply_penalties(logits, params, prompt_tokens, generated);
     values = work_;
   }
+  int32_t fallback = 0;
+  if (!mask.empty()) {
+    fallback = apply_mask(values, mask);
+    values = work_;
+  }
 
   SampledToken token;
-  token.id = params.temperature > 0 ? draw_token(values, params, position) : arg_max(values);
+  token.id =
+      params.temperature > 0 ? draw_token(values, params, position, fallback) : arg_max(values, fallback);
   if (params.logprobs) fill_logprobs(logits, params, candidates_, token);
   return token;
 }
 
-int32_t Sampler::draw_token(std::span<const float> values, const SamplingParams& params, uint64_t position) {
-  const int32_t best = arg_max(values);
+int32_t Sampler::draw_token(std::span<const float> values, const SamplingParams& params, uint64_t position,
+                            int32_t fallback) {
+  const int32_t best = arg_max(values, fallback);
   const float largest = values[static_cast<std::size_t>(best)];
   if (!std::isfinite(largest)) return best;
 

@@ -30,23 +30,32 @@ struct SampledToken {
   std::vector<std::pair<int32_t, float>> top = {};  // (id, logprob), falling
 };
 
+inline uint32_t mask_words(uint32_t vocab) { return (vocab + 31) / 32; }
+
 // position: of the token being chosen, counted from the start of the sequence. prompt_tokens and generated:
 // the history that the penalties look at (presence and frequency: generated tokens only, repetition: both).
 // Order: penalties and bias, temperature, top_k, top_p, min_p, draw; equal logits: the lower id first.
 // NaN and -infinity are never chosen. The draw walks the candidates by falling logit where top_k or top_p
 // have ordered them, by rising id otherwise (docs/model.md).
+//
+// mask: (mask_words) bit t % 32 of word t / 32 says whether token t may be chosen; empty: all may. It comes
+// after penalties and bias and before everything else; with nothing else left the first allowed token is
+// chosen, whatever its logit. Log-probabilities are those of all tokens, as without it.
 class Sampler {
  public:
   explicit Sampler(uint32_t vocab);
   SampledToken sample(std::span<const float> logits, const SamplingParams& params, uint64_t position,
-                      std::span<const int32_t> prompt_tokens, std::span<const int32_t> generated);
+                      std::span<const int32_t> prompt_tokens, std::span<const int32_t> generated,
+                      std::span<const uint32_t> mask = {});
 
  private:
   void apply_penalties(std::span<const float> logits, const SamplingParams& params,
                        std::span<const int32_t> prompt_tokens, std::span<const int32_t> generated);
-  int32_t draw_token(std::span<const float> values, const SamplingParams& params, uint64_t position);
+  int32_t apply_mask(std::span<const float> values, std::span<const uint32_t> mask);
+  int32_t draw_token(std::span<const float> values, const SamplingParams& params, uint64_t position,
+                     int32_t fallback);
 
-  std::vector<float> work_;                            // (vocab) logits after penalties and bias
+  std::vector<float> work_;                            // (vocab) logits after penalties, bias and mask
   std::vector<uint32_t> counts_;                       // (vocab) all zero between calls
   std::vector<std::pair<float, int32_t>> candidates_;  // at most (vocab); (logit, then weight, id)
 };

@@ -221,5 +221,97 @@ TEST(SamplerTest, SelectsTheSameTokensAsAFullSort) {
   for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(token.top[i].first, order[i]) << i;
 }
 
+std::vector<uint32_t> mask_of(std::size_t vocab, const std::vector<int32_t>& allowed) {
+  std::vector<uint32_t> mask(mask_words(static_cast<uint32_t>(vocab)));
+  for (const int32_t id : allowed)
+    mask[static_cast<uint32_t>(id) / 32] |= 1U << (static_cast<uint32_t>(id) % 32);
+  return mask;
+}
+
+// A mask is the same as logits of minus infinity, whatever else the request asks for.
+TEST(SamplerTest, NeverChoosesAMaskedToken) {
+  std::mt19937 random(11);
+  const std::vector<SamplingParams> requests = {
+      {.temperature = 0},
+      {.temperature = 1.3f},
+      {.temperature = 1.3f, .top_k = 5},
+      {.temperature = 1.3f, .top_p = 0.5f},
+      {.temperature = 1.3f, .min_p = 0.4f},
+      {.temperature = 1.3f, .top_k = 40, .top_p = 0.9f, .min_p = 0.01f},
+      {.temperature = 0, .repetition_penalty = 1.5f, .presence_penalty = 1, .frequency_penalty = 1},
+      {.temperature = 1,
+       .top_k = 10,
+       .repetition_penalty = 1.5f,
+       .logit_bias = {{3, 50.0f}, {7, -kInfinity}}},
+  };
+  for (const uint32_t vocab : {1u, 31u, 32u, 33u, 500u}) {
+    for (int round = 0; round < 40; ++round) {
+      std::vector<float> logits(vocab);
+      for (float& logit : logits) logit = static_cast<float>(random() % 64) * 0.125f;
+      std::vector<int32_t> allowed = {static_cast<int32_t>(random() % vocab)};
+      for (uint32_t i = 0; i < vocab / 4; ++i) allowed.push_back(static_cast<int32_t>(random() % vocab));
+      std::vector<float> masked(vocab, -kInfinity);
+      for (const int32_t id : allowed)
+        masked[static_cast<std::size_t>(id)] = logits[static_cast<std::size_t>(id)];
+      const std::vector<int32_t> prompt = {0, 5}, generated = {1, 1, 3};
+      const std::vector<uint32_t> mask = mask_of(vocab, allowed);
+      Sampler sampler(vocab);
+      for (SamplingParams params : requests) {
+        // Token 7 alone would leave nothing to choose from: a case of its own, below.
+        if (!params.logit_bias.empty() && std::set<int32_t>(allowed.begin(), allowed.end()) == std::set{7})
+          continue;
+        params.seed = random();
+        const auto position = static_cast<uint64_t>(round);
+        const int32_t id = sampler.sample(logits, params, position, prompt, generated, mask).id;
+        EXPECT_EQ(id, sampler.sample(masked, params, position, prompt, generated).id) << vocab;
+        EXPECT_NE(std::find(allowed.begin(), allowed.end(), id), allowed.end()) << vocab << ": " << id;
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, AMaskOfAllTokensChangesNothing) {
+  const std::vector<float> logits = {0.5f, 1.5f, -1, 1, 0};
+  Sampler sampler(5);
+  for (uint64_t position = 0; position < 200; ++position) {
+    for (const SamplingParams& params : {SamplingParams{}, SamplingParams{.top_k = 3, .top_p = 0.8f}}) {
+      EXPECT_EQ(sampler.sample(logits, params, position, {}, {}, mask_of(5, {0, 1, 2, 3, 4})).id,
+                sampler.sample(logits, params, position, {}, {}).id);
+    }
+  }
+}
+
+TEST(SamplerTest, AMaskIsStrongerThanABias) {
+  const std::vector<float> logits = {1, 2, 3, 4};
+  const std::vector<uint32_t> mask = mask_of(4, {1, 2});
+  Sampler sampler(4);
+  for (const float temperature : {0.0f, 1.0f}) {
+    const SamplingParams forbidden{.temperature = temperature,
+                                   .logit_bias = {{1, -kInfinity}, {2, -kInfinity}}};
+    EXPECT_EQ(sampler.sample(logits, forbidden, 0, {}, {}, mask).id, 1) << "the first that the mask allows";
+    const SamplingParams wanted{.temperature = temperature, .logit_bias = {{3, 1000.0f}, {1, 500.0f}}};
+    EXPECT_EQ(sampler.sample(logits, wanted, 0, {}, {}, mask).id, 1);
+  }
+}
+
+TEST(SamplerTest, LogProbabilitiesKnowOfNoMask) {
+  const std::vector<float> logits = {std::log(0.1f), std::log(0.2f), std::log(0.7f)};
+  Sampler sampler(3);
+  const SampledToken token = sampler.sample(logits, {.temperature = 0, .logprobs = true, .top_logprobs = 1},
+                                            0, {}, {}, mask_of(3, {0}));
+  EXPECT_EQ(token.id, 0);
+  EXPECT_NEAR(token.logprob, std::log(0.1), 1e-5);
+  ASSERT_EQ(token.top.size(), 1u);
+  EXPECT_EQ(token.top[0].first, 2);
+}
+
+TEST(SamplerDeathTest, AMaskFitsTheVocabularyAndAllowsSomething) {
+  Sampler sampler(40);
+  const std::vector<float> logits(40, 1.0f);
+  const std::vector<uint32_t> short_mask = {1}, empty_mask = {0, 0};
+  EXPECT_DEATH(sampler.sample(logits, {}, 0, {}, {}, short_mask), "mask of 1 words for 40 tokens");
+  EXPECT_DEATH(sampler.sample(logits, {}, 0, {}, {}, empty_mask), "allows no token");
+}
+
 }  // namespace
 }  // namespace strata::model

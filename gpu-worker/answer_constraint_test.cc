@@ -1,0 +1,214 @@
+// Stepped token by token over a vocabulary of bytes: token b is the byte b, 256 ends the generation, and the
+// logits are of 300 tokens.
+
+#include "gpu-worker/answer_constraint.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "services/grammar/test_support.h"
+#include "services/model/sampling.h"
+
+namespace strata::gpu_worker {
+namespace {
+
+constexpr uint32_t kVocab = 300;
+constexpr int32_t kEnd = 256, kThinkingEnd = 290, kOtherEnd = 299;
+
+struct Wish {
+  std::string gbnf = {};
+  std::vector<int32_t> prompt = {'p'};
+  uint32_t prompt_tokens = 0;
+  std::vector<int32_t> known = {};
+  std::optional<int32_t> thinking_end = {};
+  std::optional<uint32_t> thinking_tokens_max = {};
+  std::vector<int32_t> end_tokens = {kEnd};
+};
+
+Result<std::shared_ptr<AnswerConstraint>> make(const Wish& wish) {
+  GenerationRequest request;
+  request.prompt = wish.prompt;
+  request.generated = wish.known;
+  request.end_tokens = wish.end_tokens;
+  request.constraint = {.gbnf = wish.gbnf,
+                        .prompt_tokens = wish.prompt_tokens,
+                        .thinking_end = wish.thinking_end,
+                        .thinking_tokens_max = wish.thinking_tokens_max};
+  return AnswerConstraint::create(request, wish.gbnf.empty() ? nullptr : grammar::compiled(wish.gbnf),
+                                  kVocab);
+}
+
+std::shared_ptr<AnswerConstraint> made(const Wish& wish) {
+  auto result = make(wish);
+  EXPECT_TRUE(result.has_value()) << result.error().message();
+  return *result;
+}
+
+std::set<int32_t> allowed(const AnswerConstraint& constraint) {
+  std::set<int32_t> tokens;
+  EXPECT_EQ(constraint.mask().size(), model::mask_words(kVocab));
+  for (std::size_t t = 0; t < constraint.mask().size() * 32; ++t) {
+    if ((constraint.mask()[t / 32] >> t % 32 & 1U) != 0) tokens.insert(static_cast<int32_t>(t));
+  }
+  return tokens;
+}
+std::set<int32_t> all_but(const std::set<int32_t>& tokens) {
+  std::set<int32_t> all;
+  for (int32_t t = 0; t < static_cast<int32_t>(kVocab); ++t) {
+    if (!tokens.contains(t)) all.insert(t);
+  }
+  return all;
+}
+using Tokens = std::set<int32_t>;
+
+TEST(AnswerConstraint, AllowsWhatTheGrammarAllows) {
+  const auto constraint = made({.gbnf = R"(root ::= "a" [bc] "d"?)"});
+  EXPECT_EQ(allowed(*constraint), Tokens{'a'});
+  ASSERT_TRUE(constraint->accept('a').ok());
+  EXPECT_EQ(allowed(*constraint), (Tokens{'b', 'c'}));
+  EXPECT_FALSE(constraint->ends_with('b'));
+  EXPECT_TRUE(constraint->ends_with(kEnd));
+  ASSERT_TRUE(constraint->accept('b').ok());
+  EXPECT_EQ(allowed(*constraint), (Tokens{'d', kEnd})) << "complete";
+  ASSERT_TRUE(constraint->accept('d').ok());
+  EXPECT_EQ(allowed(*constraint), Tokens{kEnd}) << "only the end is left";
+}
+
+TEST(AnswerConstraint, TheRequestsEndTokensMayComeWhereTheTextIsComplete) {
+  const auto constraint = made({.gbnf = R"(root ::= "a" "b"?)", .end_tokens = {kOtherEnd, kEnd}});
+  EXPECT_EQ(allowed(*constraint), Tokens{'a'});
+  ASSERT_TRUE(constraint->accept('a').ok());
+  EXPECT_EQ(allowed(*constraint), (Tokens{'b', kEnd, kOtherEnd}));
+  ASSERT_TRUE(constraint->accept('b').ok());
+  EXPECT_EQ(allowed(*constraint), (Tokens{kEnd, kOtherEnd}));
+}
+
+TEST(AnswerConstraint, TheEndOfThePromptMayBelongToTheText) {
+  const Wish wish{.gbnf = R"(root ::= "<call>" [0-9]+)", .prompt = {'x', '<', 'c', 'a'}, .prompt_tokens = 3};
+  const auto constraint = made(wish);
+  EXPECT_EQ(allowed(*constraint), Tokens{'l'});
+  Wish wrong = wish;
+  wrong.prompt_tokens = 4;
+  const auto refused = make(wrong);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+  EXPECT_NE(refused.error().message().find("prompt_tokens[0]"), std::string::npos)
+      << refused.error().message();
+}
+
+TEST(AnswerConstraint, GoesOnBehindKnownTokensAsIfItHadSeenThemCome) {
+  const std::string gbnf = R"(root ::= "x" [0-9]{2,5} ("," | ";") "end")";
+  const std::vector<int32_t> answer = {'x', '1', '2', '3', ';', 'e', 'n', 'd'};
+  const auto whole = made({.gbnf = gbnf});
+  for (std::size_t known = 0; known <= answer.size(); ++known) {
+    const auto resumed =
+        made({.gbnf = gbnf, .known = {answer.begin(), answer.begin() + static_cast<std::ptrdiff_t>(known)}});
+    EXPECT_EQ(allowed(*resumed), allowed(*whole)) << known;
+    if (known == answer.size()) break;
+    ASSERT_TRUE(whole->accept(answer[known]).ok());
+  }
+  const auto refused = make({.gbnf = gbnf, .known = {'x', '1', ','}});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+  EXPECT_NE(refused.error().message().find("generated_tokens[2]"), std::string::npos);
+}
+
+TEST(AnswerConstraint, TheThinkingIsFreeAndTheGrammarBeginsBehindIt) {
+  const auto constraint = made({.gbnf = R"(root ::= "ok")", .thinking_end = kThinkingEnd});
+  const Tokens free = all_but({kEnd});
+  EXPECT_EQ(allowed(*constraint), free) << "anything but the end, which would leave no answer";
+  for (const int32_t token : {int32_t{'{'}, int32_t{'o'}, int32_t{'k'}, 7, 280}) {
+    ASSERT_TRUE(constraint->accept(token).ok());
+    EXPECT_EQ(allowed(*constraint), free);
+    EXPECT_FALSE(constraint->ends_with(kEnd));
+  }
+  ASSERT_TRUE(constraint->accept(kThinkingEnd).ok());
+  EXPECT_EQ(allowed(*constraint), Tokens{'o'});
+  ASSERT_TRUE(constraint->accept('o').ok());
+  ASSERT_TRUE(constraint->accept('k').ok());
+  EXPECT_EQ(allowed(*constraint), Tokens{kEnd});
+}
+
+TEST(AnswerConstraint, BehindTheThinkingThePromptDoesNotBelongToTheText) {
+  const auto constraint = made(
+      {.gbnf = R"(root ::= "ok")", .prompt = {'n', 'o'}, .prompt_tokens = 2, .thinking_end = kThinkingEnd});
+  ASSERT_TRUE(constraint->accept(kThinkingEnd).ok());
+  EXPECT_EQ(allowed(*constraint), Tokens{'o'});
+}
+
+TEST(AnswerConstraint, EndsTheThinkingWhenItsBudgetIsSpent) {
+  for (const bool with_grammar : {false, true}) {
+    const Wish wish{
+        .gbnf = with_grammar ? "root ::= \"a\"" : "", .thinking_end = kThinkingEnd, .thinking_tokens_max = 2};
+    const auto constraint = made(wish);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(constraint->mask().empty(), !with_grammar);
+      ASSERT_TRUE(constraint->accept('t').ok());
+    }
+    EXPECT_EQ(allowed(*constraint), Tokens{kThinkingEnd});
+    ASSERT_TRUE(constraint->accept(kThinkingEnd).ok());
+    if (with_grammar) {
+      EXPECT_EQ(allowed(*constraint), Tokens{'a'});
+    } else {
+      EXPECT_TRUE(constraint->mask().empty());
+      EXPECT_FALSE(constraint->ends_with(kEnd));
+      ASSERT_TRUE(constraint->accept(kThinkingEnd).ok());
+      EXPECT_TRUE(constraint->mask().empty()) << "it may be said again";
+    }
+  }
+}
+
+TEST(AnswerConstraint, AThinkingThatEndsByItselfHasNoBudgetAnyMore) {
+  const auto constraint = made({.thinking_end = kThinkingEnd, .thinking_tokens_max = 3});
+  ASSERT_TRUE(constraint->accept('t').ok());
+  ASSERT_TRUE(constraint->accept(kThinkingEnd).ok());
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(constraint->mask().empty());
+    ASSERT_TRUE(constraint->accept('t').ok());
+  }
+}
+
+TEST(AnswerConstraint, ABudgetOfNothingAndOneThatKnownTokensHaveSpent) {
+  EXPECT_EQ(allowed(*made({.thinking_end = kThinkingEnd, .thinking_tokens_max = 0})), Tokens{kThinkingEnd});
+  EXPECT_EQ(allowed(*made({.known = {'t', 't'}, .thinking_end = kThinkingEnd, .thinking_tokens_max = 2})),
+            Tokens{kThinkingEnd});
+  EXPECT_TRUE(
+      made({.known = {'t', kThinkingEnd, 't'}, .thinking_end = kThinkingEnd, .thinking_tokens_max = 2})
+          ->mask()
+          .empty());
+  EXPECT_EQ(allowed(*made({.gbnf = "root ::= \"ab\"",
+                           .known = {'t', kThinkingEnd, 'a'},
+                           .thinking_end = kThinkingEnd,
+                           .thinking_tokens_max = 2})),
+            Tokens{'b'});
+}
+
+TEST(AnswerConstraint, ATokenThatWasNotAllowedEndsTheAnswer) {
+  const auto constraint = made({.gbnf = R"(root ::= "ab")"});
+  const Status refused = constraint->accept('b');
+  EXPECT_EQ(refused.code(), Code::kInternal);
+  EXPECT_NE(refused.message().find("token 0 of the answer"), std::string::npos) << refused.message();
+}
+
+// No token but the byte that is missing from this vocabulary could follow.
+TEST(AnswerConstraint, AMaskOfNothingEndsTheAnswer) {
+  const auto vocabulary = grammar::vocabulary_of({"a", "b", "</s>"});
+  const auto grammar = grammar::compiled(R"(root ::= "a" "z")", vocabulary);
+  GenerationRequest request;
+  request.prompt = {0};
+  request.end_tokens = {2};
+  request.constraint.gbnf = "that of the grammar";
+  auto constraint = AnswerConstraint::create(request, grammar, 3);
+  ASSERT_TRUE(constraint.has_value());
+  const Status stuck = (*constraint)->accept(0);
+  EXPECT_EQ(stuck.code(), Code::kInternal);
+  EXPECT_NE(stuck.message().find("behind token 0"), std::string::npos) << stuck.message();
+  request.generated = {0};
+  constraint = AnswerConstraint::create(request, grammar, 3);
+  ASSERT_FALSE(constraint.has_value());
+  EXPECT_EQ(constraint.error().code(), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace strata::gpu_worker

@@ -1,0 +1,107 @@
+#include "gpu-worker/constraint_maker.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "gpu-worker/answer_constraint.h"
+#include "services/base/check.h"
+#include "services/obs/log.h"
+#include "services/sys/cpus.h"
+
+namespace strata::gpu_worker {
+namespace {
+
+Status stopping() { return {Code::kUnavailable, "the engine is stopping"}; }
+
+}  // namespace
+
+ConstraintMaker::ConstraintMaker(ConstraintMakerOptions options) : options_(std::move(options)) {
+  CHECK(options_.threads > 0 && options_.vocab > 0);
+  for (uint32_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this, i] { run(i); });
+}
+
+ConstraintMaker::~ConstraintMaker() { stop(); }
+
+void ConstraintMaker::constrain(std::shared_ptr<Generation> generation, Done done) {
+  const ConstraintWish& wish = generation->request().constraint;
+  CHECK(wish.any());
+  // A budget of thinking alone needs no grammar.
+  if (wish.gbnf.empty()) return done(make(*generation));
+  Status refused;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_) {
+      refused = stopping();
+    } else if (jobs_.size() >= options_.waiting_max) {
+      refused =
+          Status(Code::kResourceExhausted, fmt::format("{} grammars wait to be compiled", jobs_.size()));
+    } else {
+      jobs_.push_back({std::move(generation), std::move(done)});
+    }
+  }
+  if (!refused.ok()) return done(std::move(refused));
+  changed_.notify_one();
+}
+
+void ConstraintMaker::stop() {
+  std::deque<Job> left;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(stop_, true)) return;
+    left.swap(jobs_);
+  }
+  changed_.notify_all();
+  for (const Job& job : left) job.done(stopping());
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ConstraintMaker::run(uint32_t thread) {
+  sys::name_this_thread(fmt::format("grammar-{}", thread));
+  if (thread == 0) load();
+  for (;;) {
+    Job job;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stop_ || (loaded_ && !jobs_.empty()); });
+      if (stop_) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    job.done(make(*job.generation));
+  }
+}
+
+void ConstraintMaker::load() {
+  auto vocabulary = options_.load_vocabulary();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!vocabulary) {
+      load_status_ = Status(vocabulary.error().code(),
+                            fmt::format("answers cannot be constrained: {}", vocabulary.error().message()));
+      obs::warn("grammar", "{}", load_status_.message());
+    } else {
+      cache_.emplace(std::move(*vocabulary), grammar::GrammarCache::Limits{});
+    }
+    loaded_ = true;
+  }
+  changed_.notify_all();
+}
+
+Status ConstraintMaker::make(Generation& generation) {
+  if (generation.cancelled()) return {Code::kCancelled, "cancelled by the caller"};
+  const GenerationRequest& request = generation.request();
+  std::shared_ptr<const grammar::Grammar> grammar;
+  if (!request.constraint.gbnf.empty()) {
+    TRY_OK(load_status_);
+    auto compiled = cache_->get(request.constraint.gbnf);
+    // Whatever its code, it is the request's fault.
+    if (!compiled) return fail(Code::kInvalidArgument, "constraint.gbnf: {}", compiled.error().message());
+    grammar = std::move(*compiled);
+  }
+  TRY(auto constraint, AnswerConstraint::create(request, std::move(grammar), options_.vocab));
+  generation.constrain(std::move(constraint));
+  return {};
+}
+
+}  // namespace strata::gpu_worker
