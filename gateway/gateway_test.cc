@@ -322,6 +322,15 @@ TEST_F(GatewayTest, KeepsConnectionsAndAnswersPipelinedRequestsInOrder) {
   EXPECT_EQ(client.response().status, 200);
 }
 
+TEST_F(GatewayTest, LineEndsInFrontOfARequestAreDropped) {
+  start();
+  RawClient client(port_);
+  for (int i = 0; i < 2; ++i) {
+    client.send("\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n\r\n");
+    EXPECT_EQ(client.response().status, 200);
+  }
+}
+
 TEST_F(GatewayTest, TakesChunkedBodiesAndExpectContinue) {
   start();
   const std::string body = chat();
@@ -365,6 +374,8 @@ TEST_F(GatewayTest, MalformedRequestsGetAnErrorAndTheConnectionEnds) {
     std::string bytes;
     int status;
   };
+  std::string many_headers;
+  for (int i = 0; i < 80; ++i) many_headers += fmt::format("X-{}: {}\r\n", i, std::string(1000, 'y'));
   const std::vector<Case> cases = {
       {"GARBAGE\r\n\r\n", 400},
       {"GET /health HTTP/9.9\r\nHost: localhost\r\n\r\n", 400},
@@ -374,6 +385,11 @@ TEST_F(GatewayTest, MalformedRequestsGetAnErrorAndTheConnectionEnds) {
        "chunked\r\n\r\nzz\r\nhello\r\n",
        400},
       {fmt::format("GET /health HTTP/1.1\r\nHost: localhost\r\nX-Big: {}\r\n\r\n", std::string(70'000, 'x')),
+       431},
+      {fmt::format("GET /health HTTP/1.1\r\nHost: localhost\r\n{}\r\n", many_headers), 431},
+      {fmt::format(
+           "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0;x={}",
+           std::string(300'000, 'y')),
        431},
       {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n{", 413},
       {fmt::format(
@@ -391,6 +407,9 @@ TEST_F(GatewayTest, MalformedRequestsGetAnErrorAndTheConnectionEnds) {
     client.stop_sending();
     EXPECT_TRUE(client.closed()) << bad.bytes.substr(0, 60);
   }
+  RawClient messages(port_);
+  messages.send("POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n{");
+  EXPECT_EQ(json(messages.response()).at("error").at("type"), "request_too_large");
   RawClient no_host(port_);
   no_host.send("GET /health HTTP/1.1\r\n\r\n");
   EXPECT_EQ(no_host.response().status, 400);

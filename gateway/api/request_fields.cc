@@ -18,9 +18,12 @@ constexpr double kBiasMax = 100;
 constexpr std::size_t kBiasEntriesMax = 4096;
 constexpr std::size_t kStopBytesMax = 1024;
 
+// What is above zero stays so: where zero is out of range, the smallest number is not.
 std::optional<float> narrow(std::optional<double> value) {
   if (!value) return {};
-  return static_cast<float>(*value);
+  const auto narrowed = static_cast<float>(*value);
+  if (narrowed == 0 && *value > 0) return std::numeric_limits<float>::min();
+  return narrowed;
 }
 
 std::optional<uint64_t> read_seed(FieldReader& fields) {

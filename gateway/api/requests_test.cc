@@ -184,6 +184,13 @@ TEST(ChatRequestTest, ReadsTheSamplingFieldsThatAreThereAndNoOthers) {
   EXPECT_EQ(given.logit_bias[0], (std::pair<int32_t, float>{5, -100.0f}));
 }
 
+TEST(ChatRequestTest, WhatIsAboveZeroStaysSoInTheEnginesFloats) {
+  auto request = chat_with(R"("top_p":5e-324,"repetition_penalty":1e-300)");
+  ASSERT_TRUE(request);
+  EXPECT_GT(request->common.sampling.top_p.value(), 0.0f);
+  EXPECT_GT(request->common.sampling.repetition_penalty.value(), 0.0f);
+}
+
 TEST(ChatRequestTest, MaxCompletionTokensWins) {
   EXPECT_EQ(chat_with(R"("max_tokens":9,"max_completion_tokens":3)")->common.max_tokens, 3u);
   EXPECT_EQ(chat_with(R"("max_tokens":9)")->common.max_tokens, 9u);

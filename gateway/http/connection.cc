@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -39,6 +40,10 @@ constexpr std::size_t kWriteSliceBytes = 64 * 1024;
 // Bytes of following requests that are taken in while one is being answered.
 constexpr std::size_t kPipelinedBytesMax = 64 * 1024;
 constexpr std::size_t kReadBytes = 16 * 1024;
+// What is read and not yet understood, at most: what is sent ahead, and lines that do not end (of chunks and
+// behind them).
+constexpr std::size_t kUnreadBytesMax = 256 * 1024;
+static_assert(kUnreadBytesMax > kPipelinedBytesMax + kReadBytes && kUnreadBytesMax > kHeaderBytesMax);
 // In the kernel, per connection: a client that does not read costs this much at most, beside the exchange's
 // own limit.
 constexpr int kSendBufferBytes = 128 * 1024;
@@ -119,8 +124,8 @@ class BeastConnection final : public Connection {
 
   asio::awaitable<std::optional<HttpRequest>> read_request() {
     error_code error;
-    if (buffer_.size() == 0) {
-      arm_deadline(context_->options.idle_timeout);
+    arm_deadline(context_->options.idle_timeout);
+    while (only_line_ends()) {
       const std::size_t read = co_await socket_.async_read_some(
           buffer_.prepare(kReadBytes), asio::redirect_error(asio::use_awaitable, error));
       if (error) co_return std::nullopt;
@@ -130,8 +135,7 @@ class BeastConnection final : public Connection {
     parser_.emplace();
     parser_->header_limit(kHeaderBytesMax);
     parser_->body_limit(context_->options.body_bytes_max);
-    co_await http::async_read_header(socket_, buffer_, *parser_,
-                                     asio::redirect_error(asio::use_awaitable, error));
+    error = co_await read_header();
     if (!error && beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
       static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
       co_await asio::async_write(socket_, asio::buffer(kContinue),
@@ -145,6 +149,28 @@ class BeastConnection final : public Connection {
     if (auto refusal = refusal_of(error, context_->options.body_bytes_max))
       co_await refuse(std::move(*refusal));
     co_return std::nullopt;
+  }
+
+  // Old clients send a line end behind a body (RFC 9112, 2.2); it is dropped. True: there is nothing else
+  // yet.
+  bool only_line_ends() {
+    const auto* bytes = static_cast<const char*>(buffer_.data().data());
+    const std::string_view text(bytes, buffer_.size());
+    const std::size_t begin = std::min(text.find_first_not_of("\r\n"), text.size());
+    buffer_.consume(begin);
+    return buffer_.size() == 0;
+  }
+
+  // The parser's own limit is for one line (Boost 1.81), so the sum is kept here.
+  asio::awaitable<error_code> read_header() {
+    error_code error;
+    std::size_t parsed = 0;
+    while (!error && !parser_->is_header_done()) {
+      parsed += co_await http::async_read_some(socket_, buffer_, *parser_,
+                                               asio::redirect_error(asio::use_awaitable, error));
+      if (!error && parsed > kHeaderBytesMax) error = http::error::header_limit;
+    }
+    co_return error;
   }
 
   HttpRequest make_request() {
@@ -168,12 +194,13 @@ class BeastConnection final : public Connection {
   // slowly, for a reset would take the answer from a client that is still sending.
   asio::awaitable<void> refuse(Refusal refusal) {
     HttpRequest request;
+    request.target = parser_->get().target();  // empty if not even this could be read
     request.id = context_->next_request_id();
     obs::info("http", "{} refused {}: {}", request.id, refusal.status, refusal.message);
     context_->probe->response(refusal.status);
     ApiError reason = invalid_request(std::move(refusal.message));
     reason.status = refusal.status;
-    HttpResponse response = error_response(reason);
+    HttpResponse response = error_response(reason, dialect_of(request.target));
     std::string out =
         format_head(request, response, fmt::format("Content-Length: {}\r\n", response.body.size()),
                     /*close=*/true) +
@@ -304,7 +331,7 @@ class BeastConnection final : public Connection {
   tcp::socket socket_;
   std::shared_ptr<ConnectionContext> context_;
   asio::steady_timer deadline_, wake_timer_, hang_up_timer_;
-  beast::flat_buffer buffer_;
+  beast::flat_buffer buffer_{kUnreadBytesMax};
   std::optional<http::request_parser<http::string_body>> parser_;
   std::shared_ptr<Exchange> exchange_;  // of the request being answered
   asio::cancellation_signal watch_cancel_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "gateway/http/routes.h"
+
 namespace strata::gateway {
 
 namespace {
@@ -60,6 +62,8 @@ std::string format_head(const HttpRequest& request, const HttpResponse& response
   auto to = std::back_inserter(out);
   if (!response.content_type.empty()) fmt::format_to(to, "Content-Type: {}\r\n", response.content_type);
   fmt::format_to(to, "X-Request-Id: {}\r\n", request.id);
+  // Each dialect's clients show the id in their errors, under their own name.
+  if (dialect_of(request.target) == Dialect::kAnthropic) fmt::format_to(to, "Request-Id: {}\r\n", request.id);
   for (const auto& [name, value] : response.headers) fmt::format_to(to, "{}: {}\r\n", name, value);
   out += framing;
   if (close) {

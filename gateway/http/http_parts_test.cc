@@ -171,6 +171,15 @@ TEST_F(ExchangeTest, AWholeResponseHasItsLengthAndTheRequestId) {
   EXPECT_EQ(wakes_, 1);
 }
 
+TEST_F(ExchangeTest, TheRequestIdHasTheNameThatTheDialectsClientsKnow) {
+  Exchange messages = make({.method = "POST", .target = "/v1/messages?beta=true"});
+  messages.respond({.body = "{}"});
+  EXPECT_NE(all(messages).find("\r\nRequest-Id: r1\r\n"), std::string::npos);
+  Exchange chat = make({.method = "POST", .target = "/v1/chat/completions"});
+  chat.respond({.body = "{}"});
+  EXPECT_EQ(all(chat).find("\r\nRequest-Id:"), std::string::npos);
+}
+
 TEST_F(ExchangeTest, HeadGetsTheHeadersOfGetAndNoBody) {
   Exchange exchange = make({.method = "HEAD"});
   exchange.respond({.body = "{}"});
