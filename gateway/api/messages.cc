@@ -106,7 +106,10 @@ ApiResult<Normalised> normalise(const boost::json::object& message, const std::s
                             where, snippet(*given_role)));
     return fields.error();
   }
-  auto content = read_content(message.if_contains("content"), where + ".content");
+  // What a tool gives is not the user's doing: a kind of part that is not text becomes a note there (rule
+  // B9).
+  auto content = read_content(message.if_contains("content"), where + ".content",
+                              {.unknown_parts_become_notes = role == "tool"});
   if (!content) return tl::unexpected(std::move(content).error());
   if (!content->present && (role == "user" || role == "system")) {
     fields.fail("content", fmt::format("{}.content is missing", where));
@@ -114,7 +117,7 @@ ApiResult<Normalised> normalise(const boost::json::object& message, const std::s
   }
 
   Normalised out;
-  out.has_image = content->has_image;
+  out.has_image = content->has_image && role != "tool";
   out.message["role"] = role;
   out.message["content"] = role == "system" ? without_billing_lines(content->text) : content->text;
   if (name) out.message["name"] = *name;

@@ -355,6 +355,16 @@ TEST(MessagesTest, MapsOldRolesAndCalls) {
   EXPECT_FALSE(request->messages.continues_answer);
 }
 
+TEST(MessagesTest, RuleB9WhatAToolGivesMayHoldPartsThatAreNoText) {
+  auto request = chat(
+      R"("messages":[{"role":"user","content":"t?"},{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"noon"},)"
+      R"({"type":"image_url","image_url":{"url":"data:,"}},{"type":"smell"}]}])");
+  ASSERT_TRUE(request) << request.error().message;
+  const std::string list = to_json(request->messages.list);
+  EXPECT_NE(list.find("noon"), std::string::npos);
+  EXPECT_NE(list.find("smell"), std::string::npos) << "the part left no note";
+}
+
 TEST(MessagesTest, DropsFinishedEmptyTurnsAndBillingLinesAndNotesOldImages) {
   auto request = chat(
       R"("messages":[{"role":"system","content":"x-anthropic-billing-header: 17\nBe kind."},{"role":"assistant","content":""},)"

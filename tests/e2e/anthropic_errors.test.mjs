@@ -42,7 +42,10 @@ const refusals = [
 for (const [name, fields, message] of refusals) {
   bothMessages(`refused: ${name}`, async (ask) => {
     await refused(ask(violin, fields), Anthropic.BadRequestError, { status: 400, message });
-    await ask(violin, fields).catch((error) => shape(error, "invalid_request_error"));
+    await ask(violin, fields).catch((error) => {
+      shape(error, "invalid_request_error");
+      assert.ok(error.requestID);
+    });
   });
 }
 

@@ -242,3 +242,15 @@ test("whole: the beta client finds the same endpoints", async () => {
   const streamed = await anthropic.beta.messages.stream({ ...defaults, messages: violin }).finalMessage();
   assert.equal(textOf(streamed), textOf(message));
 });
+
+test("whole: the request id is where the client looks for it", async () => {
+  const { data, response, request_id } = await anthropic.messages.create({ ...defaults, messages: violin, max_tokens: 1 }).withResponse();
+  assert.ok(request_id && data._request_id === request_id && response.headers.get("x-request-id") === request_id);
+});
+
+test("whole: the model list is read by this client, too", async () => {
+  const ids = [];
+  for await (const { id } of anthropic.models.list()) ids.push(id);
+  assert.ok(ids.includes("strata-demo"));
+  assert.equal((await anthropic.models.retrieve("strata-demo")).id, "strata-demo");
+});

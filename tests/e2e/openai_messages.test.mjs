@@ -35,10 +35,11 @@ bothChat("case 9: only a system message", async (ask) => {
   assert.ok((await ask([system("You are kind.")], { max_tokens: 4 })).usage.completion_tokens > 0);
 });
 
-bothChat("case 9: an assistant message at the end is continued", async (ask) => {
+bothChat("case 9, rule B6: an assistant message at the end is continued, also one of parts", async (ask) => {
   const full = await ask.text(violin, { max_tokens: 64 });
   const begun = full.slice(0, full.indexOf(" ", 12));
-  assert.equal(await ask.text([...violin, assistant(begun)], { max_tokens: 64 }), full.slice(begun.length));
+  for (const content of [begun, [text(begun)], [text(begun.slice(0, 3)), text(begun.slice(3))]])
+    assert.equal(await ask.text([...violin, assistant(content)], { max_tokens: 64 }), full.slice(begun.length));
 });
 
 bothChat("empty finished turns are left out", async (ask) => {

@@ -138,6 +138,13 @@ bothChat("case 11: legacy function calls and results", async (ask) => {
   assert.match(await ask.text(messages, { tools: [tool("get_weather")] }), /sunny/);
 });
 
+bothChat("rule B9: a result with an image is no fault", async (ask) => {
+  const message = { ...assistant(null), tool_calls: [call("c1", "get_weather", { city: "Oslo" })] };
+  const parts = [{ type: "text", text: sunny }, { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } }];
+  const completion = await ask([...weather, message, result("c1", parts)], { tools: [tool("get_weather")], max_tokens: 4 });
+  assert.ok(completion.usage.completion_tokens > 0);
+});
+
 bothChat("a result in parts", async (ask) => {
   const message = { ...assistant(null), tool_calls: [call("c1", "get_weather", { city: "Oslo" })] };
   const parts = [{ type: "text", text: sunny.slice(0, 10) }, { type: "text", text: sunny.slice(10) }];
