@@ -36,8 +36,6 @@ NodeId add_free_text(Rules& rules, const FreeText& text) {
       choices.push_back(rules.sequence(
           {rules.chars(set), next == marker.size() ? text.behind : rules.reference(states[next])}));
     }
-    if (text.token) choices.push_back(rules.sequence({rules.token(*text.token), text.behind}));
-    if (text.may_end) choices.push_back(rules.empty());
     rules.define(states[read], rules.choice(std::move(choices)));
   }
   return rules.reference(states[0]);

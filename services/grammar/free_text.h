@@ -1,7 +1,6 @@
 #pragma once
-// Text that goes on until a marker: an answer until a tool call begins, a parameter until it is closed.
+// Text that goes on until a marker: a parameter until it is closed.
 
-#include <optional>
 #include <string_view>
 
 #include "services/grammar/rules.h"
@@ -11,9 +10,6 @@ namespace strata::grammar {
 struct FreeText {
   std::string_view marker;  // ASCII, not empty
   NodeId behind = 0;        // what follows the marker
-  // A special token that does what the marker does, wherever it comes.
-  std::optional<std::string_view> token = std::nullopt;
-  bool may_end = false;  // the text may also end without the marker
 };
 
 // Any text without the marker inside, then the marker and what is behind it. One automaton: a rule for each

@@ -61,7 +61,7 @@ TEST(Gbnf, ReadsEveryConstruct) {
     // What is written as text again means the same.
     const auto rules = parse_gbnf(example.grammar);
     ASSERT_TRUE(rules.has_value());
-    const std::string again = rules->to_gbnf();
+    const std::string again = rules->to_gbnf().value();
     for (const std::string_view text : example.matching) EXPECT_TRUE(matches(again, text)) << again << text;
     for (const std::string_view text : example.other) EXPECT_FALSE(matches(again, text)) << again << text;
   }
@@ -181,6 +181,45 @@ TEST(Gbnf, SurvivesDamagedText) {
     }
   }
   EXPECT_GT(read, 100) << "the damage is too heavy to test anything";
+}
+
+TEST(Gbnf, WhatIsLongAndStandsInSeveralPlacesIsWrittenOnce) {
+  Rules rules;
+  // Written out it would have 2^40 characters.
+  NodeId body = rules.bytes("a");
+  for (int level = 0; level < 40; ++level) {
+    body = rules.sequence(
+        {rules.bytes("("), body, rules.optional(rules.sequence({rules.bytes(","), body})), rules.bytes(")")});
+  }
+  rules.set_root(rules.define_new("shared-1", body));  // a name that the writer has to leave alone
+  const std::string text = rules.to_gbnf().value();
+  EXPECT_LT(text.size(), 100'000U);
+  const auto again = parse_gbnf(text);
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  EXPECT_EQ(again->to_gbnf().value().size(), text.size());
+}
+
+TEST(Gbnf, ATextThatNobodyCouldReadBackIsAnError) {
+  Rules rules;
+  rules.set_root(rules.define_new("root", rules.bytes(std::string(kSourceBytesMax + 1, 'a'))));
+  const auto text = rules.to_gbnf();
+  ASSERT_FALSE(text.has_value());
+  EXPECT_EQ(text.error().code(), Code::kResourceExhausted);
+}
+
+TEST(Gbnf, RulesOfAnotherGrammarKeepTheirMeaningBesideOnesOfTheSameNames) {
+  const auto digits = parse_gbnf("root ::= item (\",\" item)*\nitem ::= [0-9]+");
+  const auto letters = parse_gbnf("root ::= item | \"(\" root \")\"\nitem ::= [a-z]{2}");
+  ASSERT_TRUE(digits && letters);
+  Rules both;
+  const RuleId root = both.add_rule("root");
+  const NodeId first = both.add_rules_of(*digits), second = both.add_rules_of(*letters);
+  both.define(root, both.choice({first, second}));
+  both.set_root(root);
+  const auto grammar = compiled(both.to_gbnf().value());
+  for (const char* text : {"1", "12,3", "ab", "((ab))"}) EXPECT_TRUE(matches(grammar, text)) << text;
+  for (const char* text : {"", "a", "1,ab", "(1)", "(ab", "abc"})
+    EXPECT_FALSE(matches(grammar, text)) << text;
 }
 
 }  // namespace

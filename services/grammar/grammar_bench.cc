@@ -126,7 +126,7 @@ int32_t pick(std::span<const uint32_t> mask, std::mt19937& random) {
 }
 
 void measure(std::string_view name, const std::shared_ptr<const Vocabulary>& vocabulary, const Rules& rules) {
-  const std::string text = rules.to_gbnf();
+  const std::string text = rules.to_gbnf().value();
   const Clock::time_point begin = Clock::now();
   const auto grammar = Grammar::from_gbnf(text, vocabulary);
   const double compile_us = us_since(begin);

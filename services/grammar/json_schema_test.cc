@@ -20,7 +20,7 @@ void check(const Example& example) {
   const auto rules = rules_of_schema(example.schema);
   ASSERT_TRUE(rules.has_value()) << example.schema << ": " << rules.error().message();
   const auto grammar = compiled(*rules);
-  const auto again = compiled(rules->to_gbnf());
+  const auto again = compiled(rules->to_gbnf().value());
   const boost::json::value schema = boost::json::parse(example.schema);
   const SchemaChecker checker(schema);
   for (const std::string_view text : example.generated) {
@@ -380,6 +380,21 @@ TEST(JsonSchema, ManyOptionalPropertiesStaySmall) {
   EXPECT_LT(grammar->automaton().state_count(), 30'000U);
   EXPECT_TRUE(matches(grammar, R"({"property0": "a", "property399": "b"})"));
   EXPECT_TRUE(matches(grammar, "{}"));
+}
+
+// Every level stands twice in its list: the first element, and the others.
+TEST(JsonSchema, ListsInListsStaySmall) {
+  std::string schema = R"({"type": "integer"})";
+  for (int level = 0; level < 60; ++level) {
+    schema = fmt::format(R"({{"type": "array", "minItems": 1, "items": {}}})", schema);
+  }
+  const auto rules = rules_of_schema(schema);
+  ASSERT_TRUE(rules.has_value()) << rules.error().message();
+  const std::string text = rules->to_gbnf().value();
+  EXPECT_LT(text.size(), 200'000U);
+  const auto grammar = compiled(text);
+  EXPECT_TRUE(matches(grammar, std::string(60, '[') + "1" + std::string(60, ']')));
+  EXPECT_FALSE(matches(grammar, std::string(59, '[') + "1" + std::string(59, ']')));
 }
 
 }  // namespace

@@ -129,14 +129,14 @@ TEST(RandomGrammars, MatchWhatTheRulesSay) {
     if (!grammar) continue;  // left recursion, or matches nothing
     ++tested;
     // Through text and back, too: every other seed.
-    if (seed % 2 == 1) grammar = Grammar::from_gbnf(rules.to_gbnf(), byte_vocabulary());
-    ASSERT_TRUE(grammar.has_value()) << rules.to_gbnf();
+    if (seed % 2 == 1) grammar = Grammar::from_gbnf(rules.to_gbnf().value(), byte_vocabulary());
+    ASSERT_TRUE(grammar.has_value()) << rules.to_gbnf().value();
     std::set<std::string> prefixes;
     for (auto text = texts.rbegin(); text != texts.rend(); ++text) {
       const bool expected = Recognizer(rules, *text).whole();
       const Match got = match(*grammar, *text);
       ASSERT_EQ(got == Match::kWhole, expected) << "seed " << seed << " text " << *text << "\n"
-                                                << rules.to_gbnf();
+                                                << rules.to_gbnf().value();
       matched += expected ? 1 : 0;
       if (expected) {
         for (std::size_t i = 0; i <= text->size(); ++i) prefixes.insert(text->substr(0, i));
@@ -173,7 +173,7 @@ TEST(RandomGrammars, MasksEqualTryingEachToken) {
                                     std::back_inserter(differ));
       ASSERT_TRUE(differ.empty()) << "seed " << seed << " step " << step << " token "
                                   << vocabulary->bytes(differ.front()) << "\n"
-                                  << rules.to_gbnf();
+                                  << rules.to_gbnf().value();
       if (tokens.empty()) break;
       auto chosen = tokens.begin();
       std::advance(chosen, random() % tokens.size());

@@ -93,4 +93,37 @@ NodeId Rules::token_id(int32_t id) {
   return add({.kind = NodeKind::kTokenId, .index = static_cast<uint32_t>(id)});
 }
 
+NodeId Rules::add_rules_of(const Rules& other) {
+  std::vector<RuleId> rule_ids;
+  for (const Rule& rule : other.rules_) rule_ids.push_back(add_rule(rule.name));
+  std::vector<NodeId> node_ids;
+  for (const Node& node : other.nodes_) {
+    Node copy = node;
+    for (NodeId& child : copy.children) child = node_ids[child];
+    switch (node.kind) {
+      case NodeKind::kBytes:
+      case NodeKind::kToken:
+        copy.index = text_index(other.text(node));
+        break;
+      case NodeKind::kRule:
+        copy.index = rule_ids[node.index];
+        break;
+      case NodeKind::kChars:
+        node_ids.push_back(chars(other.set(node)));
+        continue;
+      case NodeKind::kSequence:
+      case NodeKind::kChoice:
+      case NodeKind::kRepeat:
+      case NodeKind::kTokenId:
+        break;
+    }
+    node_ids.push_back(add(std::move(copy)));
+  }
+  for (std::size_t i = 0; i < rule_ids.size(); ++i) {
+    const NodeId body = other.rules_[i].body;
+    if (body != kNoNode) define(rule_ids[i], node_ids[body]);
+  }
+  return reference(rule_ids[other.root_]);
+}
+
 }  // namespace strata::grammar

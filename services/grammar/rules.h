@@ -76,8 +76,13 @@ class Rules {
   // Levels below and including the node.
   uint32_t depth(NodeId id) const { return depths_[id]; }
 
-  // Rules that the root does not reach are left out.
-  std::string to_gbnf() const;
+  // All rules of `other`, under names of their own here; returns what stands for its root.
+  NodeId add_rules_of(const Rules& other);
+
+  // Rules that the root does not reach are left out. Long expressions that stand in several places become
+  // rules, so that the text does not grow beyond what is in here. Errors: kResourceExhausted beyond
+  // kSourceBytesMax, for nobody could read it back.
+  Result<std::string> to_gbnf() const;
 
  private:
   struct Rule {

@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <set>
 
-#include "services/grammar/free_text.h"
 #include "services/grammar/tool_arguments.h"
 
 namespace strata::grammar {
 namespace {
 
 constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
-constexpr std::size_t kNameMax = 64;
+constexpr std::size_t kNameMax = 128;
 
 bool is_name(std::string_view name) {
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
+           c == '-' || c == '.' || c == ':' || c == '/';
   };
   return !name.empty() && name.size() <= kNameMax && std::all_of(name.begin(), name.end(), fits);
 }
@@ -26,7 +25,7 @@ Status check_tools(std::span<const Tool> tools, const ToolCallOptions& options) 
   for (const Tool& tool : tools) {
     if (!is_name(tool.name)) {
       return fail(Code::kInvalidArgument,
-                  "tools: \"{}\" is no name of a function (1 to {} letters, digits, _ - .)", tool.name,
+                  "tools: \"{}\" is no name of a function (1 to {} letters, digits, _ - . : /)", tool.name,
                   kNameMax);
     }
     if (!names.insert(tool.name).second)
@@ -66,7 +65,7 @@ Result<ToolCallRules> rules_of_tools(std::span<const Tool> tools, const ToolCall
   for (const Tool& tool : tools) {
     if (options.choice == ToolChoice::kNamed && tool.name != options.named) continue;
     Result<NodeId> arguments = add_tool_arguments(json, tool, options.format);
-    if (!arguments && options.strict) return forward_failure(std::move(arguments));
+    if (!arguments && tool.strict) return forward_failure(std::move(arguments));
     if (!arguments) result.warnings.push_back(arguments.error().message());
     calls.push_back(call_of(json, tool, options.format,
                             arguments ? *arguments : any_tool_arguments(json, options.format)));
@@ -76,15 +75,13 @@ Result<ToolCallRules> rules_of_tools(std::span<const Tool> tools, const ToolCall
   const NodeId another = rules.sequence({rules.bytes("\n"), rules.token(kOpen), call, rules.token(kClose)});
   std::vector<NodeId> behind_open = {call, rules.token(kClose)};
   if (options.parallel) behind_open.push_back(rules.repeat(another, 0, kUnbounded));
-  // A rule of its own: free text leads to it from several places.
-  const NodeId behind = rules.reference(rules.define_new("call", rules.sequence(std::move(behind_open))));
+  const NodeId called = rules.sequence({rules.token(kOpen), rules.sequence(std::move(behind_open))});
   rules.set_root(root);
   if (options.choice == ToolChoice::kAuto) {
-    // A call that is spelled out in ordinary tokens is one, too.
-    rules.define(root,
-                 add_free_text(rules, {.marker = kOpen, .behind = behind, .token = kOpen, .may_end = true}));
+    const NodeId text = rules.repeat(rules.chars(CodePoints::all()), 0, kUnbounded);
+    rules.define(root, rules.sequence({text, rules.optional(called)}));
   } else {
-    rules.define(root, rules.sequence({rules.token(kOpen), behind}));
+    rules.define(root, called);
   }
   return result;
 }

@@ -15,7 +15,10 @@ namespace strata::grammar {
 
 struct Tool {
   std::string name;
-  std::string parameters;  // JSON schema of the arguments, an object; empty: no arguments
+  std::string parameters = {};  // JSON schema of the arguments, an object; empty: no arguments
+  // Refused if its schema is not in the subset. Otherwise its arguments are then any JSON object (kJson) or
+  // any texts (kParameters), and a warning says so.
+  bool strict = false;
 };
 
 // How a chat template writes a call between <tool_call> and </tool_call>, each on lines of its own.
@@ -28,7 +31,9 @@ enum class ToolFormat : uint8_t {
 ToolFormat tool_format_of_template(std::string_view chat_template);
 
 enum class ToolChoice : uint8_t {
-  kAuto,      // free text, which a call may end
+  // Free text, which a call may end. The call begins with the token: the mark spelled in other tokens is text
+  // (without such a token, its spelling may begin one and may be text).
+  kAuto,
   kRequired,  // at least one call and nothing else
   kNamed,     // one call of ToolCallOptions::named
 };
@@ -39,9 +44,6 @@ struct ToolCallOptions {
   std::string named = {};  // kNamed
   bool parallel = true;    // more than one call (kNamed: of the same tool)
   Whitespace whitespace = Whitespace::kSingle;
-  // Refuse a tool whose schema is not in the subset. Otherwise its arguments are any JSON object (kJson) or
-  // any texts (kParameters), and `warnings` says so.
-  bool strict = true;
 };
 
 struct ToolCallRules {
@@ -50,8 +52,8 @@ struct ToolCallRules {
 };
 
 // Errors: kInvalidArgument naming the tool: no tools, two of one name, a name that is empty or has characters
-// beyond letters, digits, _ - . (64 at most), `named` not among them, and with `strict` what rules_of_schema
-// refuses.
+// beyond letters, digits, _ - . : / (128 at most), `named` not among them, and of a strict one what
+// rules_of_schema refuses.
 Result<ToolCallRules> rules_of_tools(std::span<const Tool> tools, const ToolCallOptions& options);
 
 }  // namespace strata::grammar

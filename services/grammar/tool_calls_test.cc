@@ -78,12 +78,14 @@ TEST(ToolCalls, AutoIsTextThatACallMayEnd) {
   EXPECT_EQ(read(made, "text[close]"), Match::kNo);
 }
 
-TEST(ToolCalls, ACallSpelledInOrdinaryTokensIsHeldToTheSame) {
+// Rule A6: only the token is a mark.
+TEST(ToolCalls, AMarkSpelledInOrdinaryTokensIsText) {
   const ToolCallRules made = rules_with({.choice = ToolChoice::kAuto});
-  EXPECT_EQ(read(made, "a <<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n[close]"), Match::kWhole);
-  EXPECT_EQ(read(made, "<tool_call> is a mark"), Match::kNo);
-  EXPECT_EQ(read(made, "<tool_cal l>"), Match::kWhole);
+  for (const char* text : {"<tool_call> is a mark", "<tool_call>\n{\"name\": 7}</tool_call>", "<tool_call"}) {
+    EXPECT_EQ(read(made, text), Match::kWhole) << text;
+  }
   EXPECT_EQ(read(made, "<tool_call[open]\n"), Match::kPrefix);
+  EXPECT_EQ(read(made, "<tool_call>[open]\nx"), Match::kNo);
 }
 
 TEST(ToolCalls, RequiredIsACallAndNothingElse) {
@@ -138,15 +140,17 @@ TEST(ToolCalls, ParametersForm) {
 }
 
 TEST(ToolCalls, WhatIsNotUnderstoodIsRefusedOrLetThrough) {
-  const std::vector<Tool> odd = {{"odd", R"({"properties": {"a": {"type": "string", "pattern": "\\bx"}}})"},
-                                 {"now", ""}};
+  std::vector<Tool> odd = {{"odd", R"({"properties": {"a": {"type": "string", "pattern": "\\bx"}}})"},
+                           {"now", ""}};
   for (const ToolFormat format : {ToolFormat::kJson, ToolFormat::kParameters}) {
+    odd[0].strict = true;
     const auto refused = rules_of_tools(odd, {.format = format});
+    odd[0].strict = false;
     ASSERT_FALSE(refused.has_value());
     EXPECT_NE(refused.error().message().find("tool \"odd\": schema at #/properties/a: \"pattern\""),
               std::string::npos)
         << refused.error().message();
-    const auto made = rules_of_tools(odd, {.format = format, .strict = false});
+    const auto made = rules_of_tools(odd, {.format = format});
     ASSERT_TRUE(made.has_value());
     ASSERT_EQ(made->warnings.size(), 1U);
     EXPECT_NE(made->warnings[0].find("odd"), std::string::npos);
@@ -165,23 +169,25 @@ TEST(ToolCalls, FaultsNameTheTool) {
   };
   EXPECT_EQ(message({}), "tools: there are none");
   EXPECT_NE(message({{"a b", ""}}).find("\"a b\" is no name"), std::string::npos);
-  EXPECT_NE(message({{std::string(65, 'a'), ""}}).find("is no name"), std::string::npos);
+  EXPECT_NE(message({{std::string(129, 'a'), ""}}).find("is no name"), std::string::npos);
   EXPECT_NE(message({{"", ""}}).find("is no name"), std::string::npos);
   EXPECT_EQ(message({{"a", ""}, {"a", ""}}), "tools: \"a\" is there twice");
   EXPECT_EQ(message({{"a", ""}}, {.choice = ToolChoice::kNamed, .named = "b"}),
             "tool_choice: \"b\" is not one of the tools");
-  EXPECT_NE(message({{"a", R"({"type": "string"})"}}).find("tool \"a\": schema at #: \"type\" of arguments"),
-            std::string::npos);
-  EXPECT_NE(message({{"a", "{"}}).find("tool \"a\": schema: not JSON"), std::string::npos);
-  EXPECT_NE(message({{"a", "[]"}}).find("tool \"a\": schema at #: arguments are an object"),
+  EXPECT_EQ(message({{"mcp:files/read-1.x", ""}}), "accepted");
+  EXPECT_NE(
+      message({{"a", R"({"type": "string"})", true}}).find("tool \"a\": schema at #: \"type\" of arguments"),
+      std::string::npos);
+  EXPECT_NE(message({{"a", "{", true}}).find("tool \"a\": schema: not JSON"), std::string::npos);
+  EXPECT_NE(message({{"a", "[]", true}}).find("tool \"a\": schema at #: arguments are an object"),
             std::string::npos);
   const ToolCallOptions parameters{.format = ToolFormat::kParameters};
-  EXPECT_NE(
-      message({{"a", R"({"anyOf": [{"type": "object"}]})"}}, parameters).find("\"anyOf\" of all arguments"),
-      std::string::npos);
-  EXPECT_NE(
-      message({{"a", R"({"properties": {"x>y": {}}})"}}, parameters).find("cannot stand in <parameter=...>"),
-      std::string::npos);
+  EXPECT_NE(message({{"a", R"({"anyOf": [{"type": "object"}]})", true}}, parameters)
+                .find("\"anyOf\" of all arguments"),
+            std::string::npos);
+  EXPECT_NE(message({{"a", R"({"properties": {"x>y": {}}})", true}}, parameters)
+                .find("cannot stand in <parameter=...>"),
+            std::string::npos);
 }
 
 TEST(ToolCalls, ReferencesInParameters) {
