@@ -70,7 +70,10 @@ Result<LoadedModel> load_model(const config::Settings& settings) {
   card.fallbacks = sampling_fallbacks(sampling, settings);
   card.thinking_variable = settings.thinking_template_variable();
   card.thinking_default = settings.thinking_default().value;
-  auto preparer = std::make_shared<const Preparer>(std::move(tokenizer), std::move(prompts), card);
+  card.thinking_budgets = thinking_budgets(settings);
+  TRY(auto grammars, AnswerGrammars::create(tokenizer, prompts.call_format()));
+  auto preparer =
+      std::make_shared<const Preparer>(std::move(tokenizer), std::move(prompts), std::move(grammars), card);
   return LoadedModel{.card = std::move(card), .preparer = std::move(preparer)};
 }
 

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
-#include <utility>
 
 #include "gateway/api/json_text.h"
 
@@ -12,11 +10,6 @@ namespace strata::gateway {
 
 namespace {
 
-constexpr std::pair<std::string_view, Effort> kEfforts[] = {{"minimal", Effort::kMinimal},
-                                                            {"low", Effort::kLow},
-                                                            {"medium", Effort::kMedium},
-                                                            {"high", Effort::kHigh},
-                                                            {"xhigh", Effort::kXhigh}};
 constexpr int64_t kTokensMax = std::numeric_limits<int32_t>::max();
 
 // -1: as many as there is room for.

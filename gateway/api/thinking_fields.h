@@ -1,16 +1,24 @@
 #pragma once
 // How much a model may think before it answers, as the dialects ask for it: on or off, levels of effort,
-// numbers of tokens. What a level is worth is a setting (gateway/service/thinking_budget.h).
+// numbers of tokens. What a level is worth is a setting (gateway/service/model_card.h).
 
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "gateway/api/field_reader.h"
 
 namespace strata::gateway {
 
 enum class Effort : uint8_t { kMinimal, kLow, kMedium, kHigh, kXhigh };
+
+inline constexpr std::pair<std::string_view, Effort> kEfforts[] = {{"minimal", Effort::kMinimal},
+                                                                   {"low", Effort::kLow},
+                                                                   {"medium", Effort::kMedium},
+                                                                   {"high", Effort::kHigh},
+                                                                   {"xhigh", Effort::kXhigh}};
 
 inline constexpr uint32_t kThinkingUnlimited = std::numeric_limits<uint32_t>::max();
 

@@ -54,6 +54,12 @@ struct ParkedState {
   uint32_t tokens = 0;  // of the prompt
 };
 
+// What the answer has to look like.
+struct Constraint {
+  std::string gbnf = {};
+  uint32_t prompt_tokens = 0;  // the last ones of the prompt that belong to the grammar's text already
+};
+
 struct GenerateCall {
   std::string request_id = {};
   std::vector<int32_t> prompt_tokens = {};
@@ -66,6 +72,11 @@ struct GenerateCall {
   std::vector<CheckpointPosition> checkpoints = {};  // states of the prompt that are worth keeping
   uint32_t answer_checkpoint_tokens = 0;   // a state behind every so many of the answer, the last two of them
   std::optional<ParkedState> parked = {};  // used if it holds more than the device does
+  std::optional<Constraint> constraint = {};
+  // Where the prompt leaves the model in its thinking: the token that ends it, chosen for the model behind so
+  // many tokens. A constraint begins behind it.
+  std::optional<int32_t> thinking_end = {};
+  uint32_t thinking_tokens_max = 0;
 };
 
 struct PromptProgress {

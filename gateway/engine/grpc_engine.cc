@@ -66,6 +66,14 @@ v1::GenerateRequest to_proto(GenerateCall call) {
     out.set_parked_id(call.parked->id.bytes());
     out.set_parked_tokens(call.parked->tokens);
   }
+  if (call.constraint) {
+    out.mutable_constraint()->set_gbnf(std::move(call.constraint->gbnf));
+    out.mutable_constraint()->set_prompt_tokens(call.constraint->prompt_tokens);
+  }
+  if (call.thinking_end) {
+    out.set_thinking_end(*call.thinking_end);
+    out.set_thinking_tokens_max(call.thinking_tokens_max);
+  }
   return out;
 }
 

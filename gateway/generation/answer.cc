@@ -9,9 +9,6 @@ namespace strata::gateway {
 
 namespace {
 
-constexpr std::string_view kThinkOpen = "<think>";
-constexpr std::string_view kThinkClose = "</think>";
-
 void append_text(std::vector<AnswerPiece>& out, AnswerPiece::Kind kind, std::string text) {
   if (!text.empty()) out.push_back({.kind = kind, .text = std::move(text)});
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,9 @@ struct AnswerOptions {
   std::vector<std::string> stop = {};
   CallOptions calls = {};
 };
+
+inline constexpr std::string_view kThinkOpen = "<think>";
+inline constexpr std::string_view kThinkClose = "</think>";
 
 // A model whose state is broken repeats one token for ever.
 inline constexpr uint32_t kTokenRunMax = 256;

@@ -55,7 +55,7 @@ class ChatFormat final : public OpenAiFormat {
     boost::json::object delta;
     if (is_call(piece.kind)) {
       boost::json::array calls;
-      calls.push_back(call_delta(piece));
+      calls.push_back(call_delta(choice, piece));
       delta["tool_calls"] = std::move(calls);
     } else {
       delta[piece.kind == AnswerPiece::Kind::kReasoning ? "reasoning_content" : "content"] = piece.text;
@@ -79,7 +79,7 @@ class ChatFormat final : public OpenAiFormat {
     for (uint32_t i = 0; i < choices.size(); ++i) {
       boost::json::object entry;
       entry["index"] = i;
-      entry["message"] = message(choices[i]);
+      entry["message"] = message(i, choices[i]);
       entry["logprobs"] = options_.scores ? boost::json::value(logprobs_json(choices[i].scores))
                                           : boost::json::value(nullptr);
       put_finish(entry, choices[i].finish);
@@ -101,13 +101,17 @@ class ChatFormat final : public OpenAiFormat {
     return entry;
   }
 
-  std::string call_id(uint32_t call) const { return fmt::format("call_{}_{}", identity_.request_id, call); }
+  std::string call_id(uint32_t choice, uint32_t call) const {
+    if (choice == 0) return fmt::format("call_{}_{}", identity_.request_id, call);
+    return fmt::format("call_{}_{}_{}", identity_.request_id, choice, call);
+  }
 
-  boost::json::object call_json(uint32_t call, std::string_view name, std::string_view arguments) const {
+  boost::json::object call_json(uint32_t choice, uint32_t call, std::string_view name,
+                                std::string_view arguments) const {
     boost::json::object function, out;
     function["name"] = name;
     function["arguments"] = arguments;
-    out["id"] = call_id(call);
+    out["id"] = call_id(choice, call);
     out["type"] = "function";
     out["function"] = std::move(function);
     return out;
@@ -115,11 +119,11 @@ class ChatFormat final : public OpenAiFormat {
 
   // The first delta of a call has everything but the arguments, the others have only a piece of these:
   // clients put together what they get twice (case 14).
-  boost::json::object call_delta(const AnswerPiece& piece) const {
+  boost::json::object call_delta(uint32_t choice, const AnswerPiece& piece) const {
     boost::json::object out, function;
     out["index"] = piece.call;
     if (piece.kind == kCallBegin) {
-      for (auto& member : call_json(piece.call, piece.text, ""))
+      for (auto& member : call_json(choice, piece.call, piece.text, ""))
         out[member.key()] = std::move(member.value());
     } else {
       function["arguments"] = piece.text;
@@ -128,13 +132,13 @@ class ChatFormat final : public OpenAiFormat {
     return out;
   }
 
-  boost::json::object message(const Choice& choice) const {
+  boost::json::object message(uint32_t index, const Choice& choice) const {
     const std::string content = choice.text(AnswerPiece::Kind::kContent);
     const std::string reasoning = choice.text(AnswerPiece::Kind::kReasoning);
     boost::json::array calls;
     for (const AnswerBlock& block : choice.blocks) {
       if (block.kind != kCallBegin) continue;
-      calls.push_back(call_json(static_cast<uint32_t>(calls.size()), block.name, block.text));
+      calls.push_back(call_json(index, static_cast<uint32_t>(calls.size()), block.name, block.text));
     }
     boost::json::object out;
     out["role"] = "assistant";

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "services/obs/log.h"
@@ -14,6 +16,9 @@ namespace {
 // What a next turn reads again at most of an answer that a stop string ended, besides the string. Each costs
 // a copy of the fixed part of the state on the device.
 constexpr uint32_t kAnswerCheckpointTokens = 16;
+
+// Of the tokens that an answer may have, thinking included.
+constexpr uint32_t kThinkingPercentMax = 80;
 
 using std::chrono::milliseconds;
 
@@ -74,7 +79,8 @@ Generation::Generation(std::shared_ptr<actor::Executor> executor, TicketId ticke
 
 void Generation::on(Start) {
   arrived_ = last_write_ = this->executor().now();
-  choices_.resize(job_.prompts.size());
+  choices_.resize(job_.prompts.size() * job_.answers);
+  ratings_.resize(choices_.size());
   std::weak_ptr<Generation> weak = self();
   exchange_->on_client_gone([weak] {
     if (auto alive = weak.lock()) tell(alive, ClientGone{});
@@ -186,7 +192,7 @@ void Generation::submit(const PrefixMatch& match) {
   GenerateCall call{.request_id = exchange_->request().id,
                     .prompt_tokens = prompt().tokens,
                     .generated_tokens = {tokens().begin(), tokens().end()},
-                    .sampling = job_.sampling,
+                    .sampling = sampling(),
                     .max_tokens = std::min(job_.max_tokens.value_or(room), room),
                     .name_space = job_.name_space,
                     .shared_prompt_tokens = reuse.share_roots ? prompt().landmarks.system_end : 0,
@@ -197,6 +203,10 @@ void Generation::submit(const PrefixMatch& match) {
   if (match.state && holder_of(match.state->source) == Holder::kStore) {
     call.parked = ParkedState{.id = match.state->id, .tokens = match.state->position};
   }
+  if (!job_.grammar.gbnf.empty()) {
+    call.constraint = Constraint{.gbnf = job_.grammar.gbnf, .prompt_tokens = prompt().call_tokens};
+  }
+  if (prompt().in_thinking) limit_thinking(call);
   const auto end_tokens = environment_.tokenizer->end_of_generation();
   call.end_tokens.assign(end_tokens.begin(), end_tokens.end());
   call_was_heard_ = false;
@@ -204,6 +214,22 @@ void Generation::submit(const PrefixMatch& match) {
   call_ = environment_.engine->generate(std::move(call), [weak, attempt = ++attempt_](EngineEvent event) {
     if (auto alive = weak.lock()) tell(alive, EngineSaid{.attempt = attempt, .event = std::move(event)});
   });
+}
+
+Sampling Generation::sampling() const {
+  Sampling sampling = job_.sampling;
+  sampling.seed += choice_ % job_.answers;  // what a request for that answer alone would use
+  sampling.logprobs |= picks_best();
+  return sampling;
+}
+
+// A part of the cap is kept for the answer (rule B16).
+void Generation::limit_thinking(GenerateCall& call) const {
+  const int32_t end = environment_.tokenizer->find_token(kThinkClose);
+  if (end < 0) return;
+  const auto share = static_cast<uint32_t>(uint64_t{call.max_tokens} * kThinkingPercentMax / 100);
+  call.thinking_end = end;
+  call.thinking_tokens_max = std::min(job_.thinking_tokens_max, share);
 }
 
 // The call's first event: the engine has begun.
@@ -244,6 +270,8 @@ void Generation::handle(const GeneratedToken& token) {
     environment_.probe->protocol_fault(ProtocolFault::kTokenIndex);
     return fail(engine_failed("the engine sent " + chosen.message()), Outcome::kEngineError);
   }
+  ratings_[choice_].sum += token.logprob;
+  ++ratings_[choice_].tokens;
   const Time now = this->executor().now();
   if (last_token_) {
     environment_.probe->inter_token_seconds.Observe(seconds(now - *last_token_));
@@ -290,11 +318,17 @@ void Generation::handle(const EngineEnded& ended) {
       return fail(overloaded(0, 1), Outcome::kOverloaded);
     case Code::kOutOfRange:
       return fail(context_exceeded(prompt().tokens.size(), engine_info_.context_tokens), Outcome::kTooLong);
+    case Code::kInvalidArgument:
+      if (job_.grammar.gbnf.empty()) break;
+      return fail(invalid_request(fmt::format("{}: {}", job_.grammar.param, ended.status.message()),
+                                  job_.grammar.param),
+                  Outcome::kBadRequest);
     case Code::kOk:
       return fail(engine_failed("the engine ended the answer without saying why"), Outcome::kEngineError);
     default:
-      return fail(engine_failed(ended.status.message()), Outcome::kEngineError);
+      break;
   }
+  fail(engine_failed(ended.status.message()), Outcome::kEngineError);
 }
 
 void Generation::lose_engine() {
@@ -376,12 +410,14 @@ void Generation::finish_choice(AnswerEnd end) {
   if (job_.return_reuse) finish.reuse = reuse_->to_json();
   count_choice(cause);
   done_usage_ = usage();
-  if (!reuse_header_.empty()) reuse_header_ += ", ";
-  reuse_header_ += reuse_->header_text();
+  if (first_of_prompt()) {
+    if (!reuse_header_.empty()) reuse_header_ += ", ";
+    reuse_header_ += reuse_->header_text();
+  }
   choices_[choice_].finish = finish;
   if (job_.stream) write(job_.format->finish_choice(choice_, finish));
   if (closed_) return;
-  if (choice_ + 1 == job_.prompts.size()) {
+  if (choice_ + 1 == choices_.size()) {
     complete();
   } else {
     end_call();  // the next choice begins when this call is over
@@ -401,7 +437,20 @@ void Generation::count_choice(FinishCause cause) {
   environment_.conversations->prompt_read(*reuse_, read);
 }
 
+// Of each prompt's answers, in falling order; of equal ones the earlier first.
+void Generation::keep_best() {
+  std::vector<Choice> best;
+  for (std::size_t first = 0; first < choices_.size(); first += job_.answers) {
+    std::vector<std::size_t> order(job_.answers);
+    std::iota(order.begin(), order.end(), first);
+    std::ranges::stable_sort(order, std::greater<>(), [this](std::size_t i) { return ratings_[i].value(); });
+    for (uint32_t i = 0; i < job_.choices; ++i) best.push_back(std::move(choices_[order[i]]));
+  }
+  choices_ = std::move(best);
+}
+
 void Generation::complete() {
+  if (picks_best()) keep_best();
   if (job_.stream) {
     write(job_.format->end_stream(done_usage_));
     if (closed_) return;
@@ -452,9 +501,11 @@ void Generation::close(Outcome outcome) {
   closed_ = true;
   environment_.probe->request_done(job_.endpoint, outcome);
   const Usage counted = answer_ && !choice_done_ ? usage() : done_usage_;
-  exchange_->set_log_detail(fmt::format(" outcome={} prompt={} generated={}{}{}", outcome_name(outcome),
+  const std::size_t warnings = job_.grammar.warnings.size();
+  exchange_->set_log_detail(fmt::format(" outcome={} prompt={} generated={}{}{}{}", outcome_name(outcome),
                                         counted.prompt_tokens, counted.completion_tokens, reuse_ ? " " : "",
-                                        reuse_ ? reuse_->log_text() : ""));
+                                        reuse_ ? reuse_->log_text() : "",
+                                        warnings > 0 ? fmt::format(" warnings={}", warnings) : ""));
   end_call();
   if (call_ == nullptr) release();
 }
@@ -471,10 +522,12 @@ void Generation::release() {
 
 Usage Generation::usage() const {
   Usage all = done_usage_;
-  all.prompt_tokens += static_cast<uint32_t>(prompt().tokens.size());
   all.completion_tokens += static_cast<uint32_t>(tokens().size());
-  all.cached_tokens += reuse_ ? reuse_->reused_tokens() : 0;
-  all.cache_creation_tokens += reuse_ ? reuse_->split().cache_creation_input_tokens : 0;
+  if (first_of_prompt()) {  // the others read it again, or do not have to; it is one prompt
+    all.prompt_tokens += static_cast<uint32_t>(prompt().tokens.size());
+    all.cached_tokens += reuse_ ? reuse_->reused_tokens() : 0;
+    all.cache_creation_tokens += reuse_ ? reuse_->split().cache_creation_input_tokens : 0;
+  }
   all.reasoning_tokens += answer_ ? answer_->reasoning_tokens() : 0;
   return all;
 }

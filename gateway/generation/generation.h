@@ -12,6 +12,7 @@
 // Runs on the HTTP thread's executor, as the exchange does.
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -50,6 +51,13 @@ struct GenerationEnvironment {
   std::shared_ptr<ConversationIndex> index;
   GenerationLimits limits;
   ReuseOptions reuse;
+};
+
+// How likely an answer is, per token; one without tokens is the least likely.
+struct MeanLogprob {
+  double sum = 0;
+  uint32_t tokens = 0;
+  double value() const { return tokens == 0 ? -std::numeric_limits<double>::infinity() : sum / tokens; }
 };
 
 class Generation : public actor::Actor {
@@ -100,13 +108,17 @@ class Generation : public actor::Actor {
   void handle(const EngineEnded& ended);
 
   std::shared_ptr<Generation> self() { return std::static_pointer_cast<Generation>(shared_from_this()); }
-  const Prompt& prompt() const { return job_.prompts[choice_]; }
+  const Prompt& prompt() const { return job_.prompts[choice_ / job_.answers]; }
+  bool first_of_prompt() const { return choice_ % job_.answers == 0; }
+  bool picks_best() const { return job_.choices < job_.answers; }
   Phase phase() const;
 
   void begin_stream();
   void begin_choice();
   void search();
   void submit(const PrefixMatch& match);
+  Sampling sampling() const;
+  void limit_thinking(GenerateCall& call) const;
   void heard();
   void wait_for_engine(std::chrono::milliseconds limit);
   void lose_engine();
@@ -114,6 +126,7 @@ class Generation : public actor::Actor {
   void write(std::string_view bytes);
   void finish_choice(AnswerEnd end);
   void count_choice(FinishCause cause);
+  void keep_best();
   void complete();
   void fail(ApiError error, Outcome outcome);
   void leave_client();
@@ -135,9 +148,10 @@ class Generation : public actor::Actor {
   Time arrived_, last_write_;
   std::optional<Time> gone_at_;
   EngineInfo engine_info_;
-  std::vector<Choice> choices_;  // non-stream: what has been said so far
-  Usage done_usage_;             // of the choices that are complete
-  std::string reuse_header_;     // of these, too
+  std::vector<Choice> choices_;       // non-stream: what has been said so far
+  std::vector<MeanLogprob> ratings_;  // of the choices
+  Usage done_usage_;                  // of the choices that are complete
+  std::string reuse_header_;          // of these, too
 
   // The choice being answered
   uint32_t choice_ = 0;

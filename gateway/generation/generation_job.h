@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/api/thinking_fields.h"
 #include "gateway/conversations/prompt_landmarks.h"
 #include "gateway/engine/engine_client.h"
 #include "gateway/generation/answer.h"
@@ -21,14 +22,26 @@ struct Prompt {
   bool in_thinking = false;        // the template opened <think>
   std::string echo = {};           // given back in front of the answer
   PromptLandmarks landmarks = {};  // where other prompts are likely to part from it
+  uint32_t call_tokens = 0;  // the last ones, if a call begins in it: what the answer's grammar begins with
+};
+
+// What the answer is held to. gateway/service/answer_grammar.h makes it.
+struct AnswerGrammar {
+  std::string gbnf = {};                   // empty: the answer is free
+  std::string param = {};                  // the field that asked for it
+  std::vector<std::string> warnings = {};  // about tools whose arguments are not held to their schema
 };
 
 struct GenerationJob {
   Endpoint endpoint = Endpoint::kChatCompletions;
   NamespaceId name_space = {};
-  std::vector<Prompt> prompts = {};  // one choice each, answered one after another
+  std::vector<Prompt> prompts = {};  // answered one after another
+  uint32_t answers = 1;              // to each prompt; answer i is sampled with the seed + i
+  uint32_t choices = 1;              // of them, that are given: if fewer, the best ones
   Sampling sampling = {};
-  std::optional<uint32_t> max_tokens = {};  // not set: what the context leaves
+  AnswerGrammar grammar = {};
+  uint32_t thinking_tokens_max = kThinkingUnlimited;  // for prompts that leave the model in its thinking
+  std::optional<uint32_t> max_tokens = {};            // not set: what the context leaves
   std::vector<std::string> stop = {};
   CallOptions calls = {};
   bool stream = false;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/parse.hpp>
+#include <map>
 
 #include "gateway/generation/test_tokenizer.h"
 #include "gateway/testing/scripted_feed.h"
@@ -189,6 +190,148 @@ TEST_F(GenerationTest, AWholeAnswerHasTextFinishAndUsage) {
   EXPECT_EQ(
       count("strata_prompt_tokens_total", "computed") + count("strata_prompt_tokens_total", "reused_live"),
       4);
+}
+
+TEST_F(GenerationTest, TheEngineIsToldWhatTheAnswerIsHeldTo) {
+  start(job(false));
+  EXPECT_FALSE(call().request.constraint || call().request.thinking_end);
+  finish();
+  GenerationJob request = job(false);
+  request.grammar = {.gbnf = "root ::= \"a\"", .param = "grammar"};
+  request.prompts[0].call_tokens = 2;
+  start(std::move(request));
+  ASSERT_TRUE(call().request.constraint);
+  EXPECT_EQ(call().request.constraint->gbnf, "root ::= \"a\"");
+  EXPECT_EQ(call().request.constraint->prompt_tokens, 2u);
+}
+
+// Rule B16.
+TEST_F(GenerationTest, ThinkingLeavesAFifthOfTheCapToTheAnswer) {
+  const auto thinking = [this](uint32_t budget, std::optional<uint32_t> cap) {
+    GenerationJob request = job(false);
+    request.prompts[0].in_thinking = true;
+    request.thinking_tokens_max = budget;
+    request.max_tokens = cap;
+    start(std::move(request));
+    EXPECT_EQ(call().request.thinking_end, test_tokenizer().find_token("</think>"));
+    const uint32_t tokens = call().request.thinking_tokens_max;
+    finish();
+    return tokens;
+  };
+  EXPECT_EQ(thinking(kThinkingUnlimited, 50), 40u);
+  EXPECT_EQ(thinking(30, 50), 30u);
+  EXPECT_EQ(thinking(45, 50), 40u);
+  EXPECT_EQ(thinking(0, 50), 0u);
+  EXPECT_EQ(thinking(kThinkingUnlimited, 1), 0u);
+  EXPECT_EQ(thinking(kThinkingUnlimited, {}), 796u) << "of the 996 tokens that the context leaves";
+}
+
+TEST_F(GenerationTest, AGrammarThatTheEngineRefusesIsAFaultOfTheRequest) {
+  GenerationJob request = job(false);
+  request.grammar = {.gbnf = "root ::= \"a\"", .param = "grammar"};
+  Running& run = start(std::move(request));
+  end(Status(Code::kInvalidArgument, "more states than there may be"));
+  EXPECT_TRUE(run.read().starts_with("HTTP/1.1 400 "));
+  EXPECT_NE(run.received.find(R"("param":"grammar")"), std::string::npos);
+  EXPECT_NE(run.received.find("more states than there may be"), std::string::npos);
+  EXPECT_EQ(count("strata_requests_total", "bad_request"), 1);
+
+  Running& free = start(job(false));
+  end(Status(Code::kInvalidArgument, "odd"));
+  EXPECT_TRUE(free.read().starts_with("HTTP/1.1 500 ")) << "nothing that the client could have done";
+}
+
+TEST_F(GenerationTest, SeveralAnswersToAPromptFollowEachOtherAndCountItOnce) {
+  GenerationJob request = job(true);
+  request.answers = request.choices = 2;
+  request.format = make_chat_format({.id = "chatcmpl-1"}, {.include_usage = true});
+  Running& run = start(std::move(request));
+  EXPECT_EQ(call().request.sampling.seed, 42u);
+  generate("One.");
+  finish();
+  ASSERT_EQ(engine_.calls.size(), 2u);
+  EXPECT_EQ(call().request.sampling.seed, 43u);
+  EXPECT_EQ(call().request.prompt_tokens, engine_.calls.front()->request.prompt_tokens);
+  generate("Two.");
+  finish();
+  std::map<int64_t, std::string> text;
+  std::map<int64_t, int> roles, finishes;
+  const auto chunks = run.chunks();
+  for (const auto& chunk : chunks) {
+    for (const auto& choice : chunk.at("choices").as_array()) {
+      const int64_t index = choice.at("index").to_number<int64_t>();
+      const auto& delta = choice.at("delta").as_object();
+      if (delta.contains("content")) text[index] += std::string_view(delta.at("content").as_string());
+      roles[index] += delta.contains("role") ? 1 : 0;
+      finishes[index] += choice.at("finish_reason").is_null() ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(text, (std::map<int64_t, std::string>{{0, "One."}, {1, "Two."}}));
+  EXPECT_EQ(roles, (std::map<int64_t, int>{{0, 1}, {1, 1}}));
+  EXPECT_EQ(finishes, roles);
+  const auto& usage = chunks.back().at("usage");
+  EXPECT_EQ(usage.at("prompt_tokens"), 4);
+  EXPECT_EQ(usage.at("completion_tokens"),
+            test_tokenizer().encode_trusted("One.").size() + test_tokenizer().encode_trusted("Two.").size());
+  EXPECT_EQ(usage.at("prompt_tokens_details").at("cached_tokens"), 1);
+  EXPECT_TRUE(run.over);
+}
+
+TEST_F(GenerationTest, OfMoreAnswersThanChoicesTheLikeliestPerTokenAreGiven) {
+  GenerationJob request = job(false);
+  request.endpoint = Endpoint::kCompletions;
+  request.prompts.push_back({.tokens = {5, 6}});
+  request.answers = 3;
+  request.choices = 2;
+  request.format = make_completion_format({.id = "cmpl-1"}, {});
+  Running& run = start(std::move(request));
+  const auto answer = [&](std::string_view text, float logprob) {
+    EXPECT_TRUE(call().request.sampling.logprobs) << "nothing to choose by";
+    uint32_t index = 0;
+    for (const int32_t id : test_tokenizer().encode_trusted(text))
+      say(GeneratedToken{.id = id, .index = index++, .logprob = logprob});
+    finish();
+  };
+  answer("Worst", -3.0f);
+  answer("Second and much longer than the others", -0.5f);  // in sum the least likely
+  answer("Best", -0.25f);
+  EXPECT_EQ(call().request.sampling.seed, 42u) << "the next prompt begins anew";
+  answer("Alike", -1.0f);
+  answer("", 0.0f);
+  answer("Alike too", -1.0f);
+  const std::string& text = run.read();
+  auto body = boost::json::parse(text.substr(text.find("\r\n\r\n") + 4));
+  const auto& choices = body.at("choices").as_array();
+  ASSERT_EQ(choices.size(), 4u);
+  const char* expected[] = {"Best", "Second and much longer than the others", "Alike", "Alike too"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(choices[i].at("text"), expected[i]);
+    EXPECT_EQ(choices[i].at("index"), i);
+    EXPECT_TRUE(choices[i].at("logprobs").is_null()) << "nobody asked for them";
+  }
+  EXPECT_EQ(body.at("usage").at("prompt_tokens"), 6);
+}
+
+TEST_F(GenerationTest, CallsOfSeveralChoicesHaveDifferentIds) {
+  GenerationJob request = job(false);
+  request.answers = request.choices = 2;
+  request.calls.parse = true;
+  Running& run = start(std::move(request));
+  for (int i = 0; i < 2; ++i) {
+    generate("<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>");
+    finish();
+  }
+  const std::string& text = run.read();
+  auto body = boost::json::parse(text.substr(text.find("\r\n\r\n") + 4));
+  const auto id = [&](int choice) {
+    return body.at("choices")
+        .at(static_cast<std::size_t>(choice))
+        .at("message")
+        .at("tool_calls")
+        .at(0)
+        .at("id");
+  };
+  EXPECT_NE(id(0), id(1));
 }
 
 TEST_F(GenerationTest, AStreamHasHeadersAtOnceThenRoleTextOneFinishUsageAndDone) {

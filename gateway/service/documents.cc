@@ -136,6 +136,12 @@ HttpResponse props_response(const ModelCard& card, const ClusterView& view) {
   boost::json::object thinking;
   thinking["template_variable"] = card.thinking_variable;
   thinking["default"] = card.thinking_default;
+  boost::json::object budgets;
+  for (const auto& [name, effort] : kEfforts) {
+    const uint32_t tokens = card.thinking_budgets.of(effort);
+    budgets[name] = tokens == kThinkingUnlimited ? boost::json::value(nullptr) : boost::json::value(tokens);
+  }
+  thinking["budget_tokens"] = std::move(budgets);
   boost::json::object out;
   out["model"] = card.id;
   out["context_length"] = card.context_tokens;

@@ -40,6 +40,36 @@ Sampling resolve_sampling(const SamplingFields& fields, const SamplingFallbacks&
           .logit_bias = fields.logit_bias};
 }
 
+uint32_t ThinkingBudgets::of(Effort effort) const {
+  switch (effort) {
+    case Effort::kMinimal:
+      return minimal;
+    case Effort::kLow:
+      return low;
+    case Effort::kMedium:
+      return medium;
+    case Effort::kHigh:
+      return high;
+    case Effort::kXhigh:
+      break;
+  }
+  return xhigh;
+}
+
+ThinkingBudgets thinking_budgets(const config::Settings& settings) {
+  const auto tokens = [](uint32_t setting) { return setting == 0 ? kThinkingUnlimited : setting; };
+  return {.minimal = tokens(settings.thinking_minimal_tokens()),
+          .low = tokens(settings.thinking_low_tokens()),
+          .medium = tokens(settings.thinking_medium_tokens()),
+          .high = tokens(settings.thinking_high_tokens()),
+          .xhigh = tokens(settings.thinking_xhigh_tokens())};
+}
+
+uint32_t resolve_thinking(const ThinkingFields& fields, const ThinkingBudgets& budgets) {
+  if (fields.budget_tokens) return *fields.budget_tokens;
+  return fields.effort ? budgets.of(*fields.effort) : kThinkingUnlimited;
+}
+
 std::string sampling_text(const Sampling& sampling) {
   return fmt::format("temperature={} top_p={} top_k={} min_p={} seed={}", number_text(sampling.temperature),
                      number_text(sampling.top_p), sampling.top_k, number_text(sampling.min_p), sampling.seed);

@@ -20,6 +20,8 @@ constexpr std::string_view kDocumentStart = "<|endoftext|>";
 // Chosen seeds fit into a double, so that every client can send them back unharmed.
 constexpr uint64_t kChosenSeedMax = (uint64_t{1} << 53) - 1;
 
+constexpr std::size_t kWarningBytesMax = 1024;
+
 // Whose conversations a request may go on from, and whose they stay. Where no keys are wanted, those that
 // clients send mean nothing and all requests share one namespace.
 NamespaceId namespace_of(const HttpRequest& request) { return key_namespace(request.key_hash); }
@@ -53,6 +55,13 @@ std::unique_ptr<AnswerFormat> make_format(Endpoint endpoint, AnswerIdentity iden
   return nullptr;
 }
 
+// Where the prompt of this request leaves the model.
+BeforeAnswer before_answer(const ChatRequest& chat, const Prompt& prompt) {
+  if (prompt.in_thinking) return BeforeAnswer::kOpenThinking;
+  const bool begun = prompt.call_tokens > 0 || chat.messages.continues_answer;
+  return begun || chat.thinking.on == false ? BeforeAnswer::kNothing : BeforeAnswer::kOwnThinking;
+}
+
 int64_t unix_time() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
@@ -84,18 +93,6 @@ ApiResult<GenerationJob> Preparer::messages(const HttpRequest& request) const {
   return chat_job(std::move(*chat), Endpoint::kMessages, request);
 }
 
-namespace {
-
-// Until the engine can hold an answer to a form.
-std::optional<ApiError> not_yet(const AnswerForm& form, uint32_t answers) {
-  if (form.kind != AnswerForm::Kind::kText)
-    return invalid_request(form.param + " is not supported by this version", form.param);
-  if (answers > 1) return invalid_request("n must be 1: several choices are not supported yet", "n");
-  return {};
-}
-
-}  // namespace
-
 ApiResult<Preparer::ChatPrompt> Preparer::chat_prompt(ChatRequest& chat) const {
   ChatPrompt prompt{.call = begun_call(chat.tools, prompts_.call_format())};
   if (prompt.call && tokenizer_.find_token(kCallOpen) < 0) {
@@ -121,16 +118,31 @@ ApiResult<Preparer::ChatPrompt> Preparer::chat_prompt(ChatRequest& chat) const {
 
 ApiResult<GenerationJob> Preparer::chat_job(ChatRequest chat, Endpoint endpoint,
                                             const HttpRequest& request) const {
-  if (auto error = not_yet(chat.form, chat.common.n)) return tl::unexpected(std::move(*error));
+  if (chat.form.is_json() && chat.messages.continues_answer) {
+    return tl::unexpected(invalid_request(
+        fmt::format("{}: an answer that the conversation begins cannot be given a form; end with "
+                    "a message of the user",
+                    chat.form.param),
+        chat.form.param));
+  }
   auto made = chat_prompt(chat);
   if (!made) return tl::unexpected(std::move(made).error());
   Prompt prompt{.tokens = std::move(made->tokens)};
   const auto text_tokens = std::span(prompt.tokens).first(made->text_tokens);
   prompt.in_thinking = !made->call && ends_in_thinking(tokenizer_, prompt.tokens);
   prompt.landmarks = landmarks_of(chat, made->text, text_tokens);
+  if (made->call) prompt.call_tokens = static_cast<uint32_t>(prompt.tokens.size() - made->text_tokens);
+  auto grammar = grammars_.make(chat.form, chat.tools, made->call.has_value(), before_answer(chat, prompt));
+  if (!grammar) return tl::unexpected(std::move(grammar).error());
 
   GenerationJob job = make_job(endpoint, request, std::move(chat.common));
   job.prompts.push_back(std::move(prompt));
+  job.grammar = std::move(*grammar);
+  job.thinking_tokens_max = resolve_thinking(chat.thinking, card_.thinking_budgets);
+  if (!job.grammar.warnings.empty()) {
+    const std::string warnings = fmt::format("{}", fmt::join(job.grammar.warnings, "; "));
+    job.response_headers.emplace_back("X-Strata-Warnings", header_safe(warnings).substr(0, kWarningBytesMax));
+  }
   job.return_progress = chat.return_progress;
   job.calls = {.parse = !chat.tools.offered.empty(),
                .one = chat.tools.rule.one || !chat.tools.rule.named.empty(),
@@ -155,17 +167,22 @@ PromptLandmarks Preparer::landmarks_of(const ChatRequest& chat, const tokenizer:
   return prompt_landmarks(tokenizer_, chat.messages.list, text, tokens, render);
 }
 
-// No landmarks: what stands in such a prompt is the client's affair.
+// No landmarks: what stands in such a prompt is the client's affair. But its other answers begin behind it,
+// all but a token, which has to be fed.
 ApiResult<GenerationJob> Preparer::completion(const HttpRequest& request) const {
   auto body = parse_body(request.body);
   if (!body) return tl::unexpected(std::move(body).error());
   auto completion = parse_completion_request(*body, tokenizer_.vocab_size());
   if (!completion) return tl::unexpected(std::move(completion).error());
-  if (auto error = not_yet(completion->form, completion->best_of)) return tl::unexpected(std::move(*error));
+  auto grammar = grammars_.make(completion->form, {}, false, BeforeAnswer::kNothing);
+  if (!grammar) return tl::unexpected(std::move(grammar).error());
   GenerationJob job = make_job(Endpoint::kCompletions, request, std::move(completion->common));
+  job.answers = completion->best_of;
+  job.grammar = std::move(*grammar);
   for (const CompletionPrompt& given : completion->prompts) {
     auto prompt = completion_prompt(given, completion->echo);
     if (!prompt) return tl::unexpected(std::move(prompt).error());
+    if (job.answers > 1) prompt->landmarks.turns = {static_cast<uint32_t>(prompt->tokens.size()) - 1};
     job.prompts.push_back(std::move(*prompt));
   }
   return job;
@@ -216,6 +233,7 @@ GenerationJob Preparer::make_job(Endpoint endpoint, const HttpRequest& request, 
   job.sampling = resolve_sampling(common.sampling, card_.fallbacks, choose_seed());
   job.sampling.logprobs = common.logprobs;
   job.sampling.top_logprobs = common.top_logprobs;
+  job.answers = job.choices = common.n;
   job.max_tokens = common.max_tokens;
   job.stop = std::move(common.stop);
   job.stream = common.stream;

@@ -11,6 +11,7 @@
 #include "gateway/api/messages_request.h"
 #include "gateway/generation/generation_job.h"
 #include "gateway/http/http_message.h"
+#include "gateway/service/answer_grammar.h"
 #include "gateway/service/chat_prompts.h"
 #include "gateway/service/model_card.h"
 #include "services/tokenizer/tokenizer.h"
@@ -19,8 +20,11 @@ namespace strata::gateway {
 
 class Preparer {
  public:
-  Preparer(tokenizer::Tokenizer tokenizer, ChatPrompts prompts, ModelCard card)
-      : tokenizer_(std::move(tokenizer)), prompts_(std::move(prompts)), card_(std::move(card)) {}
+  Preparer(tokenizer::Tokenizer tokenizer, ChatPrompts prompts, AnswerGrammars grammars, ModelCard card)
+      : tokenizer_(std::move(tokenizer)),
+        prompts_(std::move(prompts)),
+        grammars_(std::move(grammars)),
+        card_(std::move(card)) {}
 
   ApiResult<GenerationJob> chat(const HttpRequest& request) const;
   ApiResult<GenerationJob> messages(const HttpRequest& request) const;
@@ -52,6 +56,7 @@ class Preparer {
 
   tokenizer::Tokenizer tokenizer_;
   ChatPrompts prompts_;
+  AnswerGrammars grammars_;
   ModelCard card_;
 };
 

@@ -74,6 +74,12 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
           .parked_id = request->parked_id(),
           .parked_tokens = request->parked_tokens(),
           .reused_tokens = sequence.reused};
+      if (request->has_constraint()) {
+        seen.gbnf = request->constraint().gbnf();
+        seen.gbnf_prompt_tokens = request->constraint().prompt_tokens();
+      }
+      if (request->has_thinking_end()) seen.thinking_end = request->thinking_end();
+      if (request->has_thinking_tokens_max()) seen.thinking_tokens_max = request->thinking_tokens_max();
       for (const v1::Checkpoint& wish : request->checkpoints())
         seen.checkpoints.push_back(wish.prompt_tokens());
       engine_->seen.push_back(std::move(seen));
@@ -139,6 +145,8 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
                       const Script& script, Sequence& sequence,
                       grpc::ServerWriter<v1::GenerateResponse>& writer) const {
     const grpc::Status given_up(grpc::StatusCode::CANCELLED, "given up");
+    if (request.has_constraint() && !script.refuses.empty())
+      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, script.refuses);
     v1::GenerateResponse event;
     const auto prompt = static_cast<uint32_t>(request.prompt_tokens_size());
     const uint32_t reused = std::min(sequence.reused, prompt);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct Script {
   std::chrono::milliseconds per_token{0};
   bool end_token_read = false;  // it was in the window that it ended (a draft was right)
   uint32_t fails_after = 0;     // tokens of an answer; 0: it does not
+  std::string refuses = {};     // not empty: the constraint is refused with this message
 };
 
 struct SeenCall {
@@ -31,6 +33,10 @@ struct SeenCall {
   uint32_t parked_tokens = 0;
   std::vector<uint32_t> checkpoints = {};
   uint32_t reused_tokens = 0;
+  std::optional<std::string> gbnf = {};
+  uint32_t gbnf_prompt_tokens = 0;
+  std::optional<int32_t> thinking_end = {};
+  std::optional<uint32_t> thinking_tokens_max = {};
 };
 
 class FakeStore;

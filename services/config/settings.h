@@ -434,6 +434,41 @@ struct Settings : PropertySet {
       {.applies = Applies::kRestartGateway, .example = "template"},
       Choice{"template"},
       {.choices = {"template", "on", "off"}}};
+  Property<uint32_t> thinking_minimal_tokens{
+      this,
+      "thinking.minimal_tokens",
+      "Tokens of thinking at the reasoning effort minimal; 0: no limit of its own.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGateway, .example = "256"},
+      256,
+      {.min = 0, .max = 10000000}};
+  Property<uint32_t> thinking_low_tokens{
+      this,
+      "thinking.low_tokens",
+      "Tokens of thinking at the reasoning effort low; 0: no limit of its own.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGateway, .example = "1024"},
+      1024,
+      {.min = 0, .max = 10000000}};
+  Property<uint32_t> thinking_medium_tokens{
+      this,
+      "thinking.medium_tokens",
+      "Tokens of thinking at the reasoning effort medium; 0: no limit of its own.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGateway, .example = "4096"},
+      4096,
+      {.min = 0, .max = 10000000}};
+  Property<uint32_t> thinking_high_tokens{
+      this,
+      "thinking.high_tokens",
+      "Tokens of thinking at the reasoning effort high; 0: no limit of its own.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGateway, .example = "16384"},
+      16384,
+      {.min = 0, .max = 10000000}};
+  Property<uint32_t> thinking_xhigh_tokens{
+      this,
+      "thinking.xhigh_tokens",
+      "Tokens of thinking at the reasoning effort xhigh; 0: no limit of its own.",
+      {.unit = Unit::kTokens, .applies = Applies::kRestartGateway, .example = "0"},
+      0,
+      {.min = 0, .max = 10000000}};
 
   // --- supervisor
   Property<uint32_t> supervisor_backoff_ms{
