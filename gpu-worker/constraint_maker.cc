@@ -81,7 +81,7 @@ void ConstraintMaker::load() {
                             fmt::format("answers cannot be constrained: {}", vocabulary.error().message()));
       obs::warn("grammar", "{}", load_status_.message());
     } else {
-      cache_.emplace(std::move(*vocabulary), grammar::GrammarCache::Limits{});
+      cache_.emplace(std::move(*vocabulary), options_.cache);
     }
     loaded_ = true;
   }

@@ -24,6 +24,7 @@ struct ConstraintMakerOptions {
   uint32_t vocab = 0;  // of the model's logits
   // The model's tokens, at most `vocab` of them. Called once, on a thread of the maker.
   std::function<Result<std::shared_ptr<const grammar::Vocabulary>>()> load_vocabulary;
+  grammar::GrammarCache::Limits cache = {};
   uint32_t threads = 2;       // a large grammar delays one that is known by a thread, not by its compilation
   uint32_t waiting_max = 64;  // requests
 };

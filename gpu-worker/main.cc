@@ -229,10 +229,10 @@ Status run(const rpc::ProcessContext& context) {
                      .on_stuck = {}});
 
   const uint32_t vocab = loaded.weights.config.vocab;
-  ConstraintMaker constraints(
-      {.vocab = vocab, .load_vocabulary = [path = settings.model_path().string(), vocab] {
-         return load_vocabulary(path, vocab);
-       }});
+  ConstraintMaker constraints({.vocab = vocab,
+                               .load_vocabulary = [path = settings.model_path().string(),
+                                                   vocab] { return load_vocabulary(path, vocab); },
+                               .cache = {.bytes_max = kGrammarCacheBytes}});
 
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(std::make_unique<EngineService>(

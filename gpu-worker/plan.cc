@@ -29,6 +29,10 @@ constexpr uint64_t kAutoArenaShareMax = 2;  // at most one half
 constexpr uint64_t kAutoCheckpointsMin = 2, kAutoCheckpointsMax = 32;
 constexpr uint64_t kCheckpointsShare = 64;  // of the available memory, at most
 
+// Of the model's tokens as grammars are compiled for, kept, and of the tokenizer that they are read from
+// meanwhile.
+constexpr uint64_t kVocabularyTokenBytes = 512;
+
 uint64_t buffer_bytes(const model::ModelWeights& weights, const config::Settings& settings,
                       const MemoryPlan& plan) {
   const uint32_t threads = expert::host_device_threads(settings, sys::machine_topology());
@@ -90,6 +94,11 @@ PlanItem checkpoints_item(const MemoryPlan& plan, uint64_t bytes) {
           "engine.checkpoints"};
 }
 
+PlanItem grammars_item(const model::ModelConfig& config) {
+  return {"grammars", config.vocab * kVocabularyTokenBytes + kGrammarCacheBytes,
+          "the model's tokens for constrained answers, compiled grammars", ""};
+}
+
 uint32_t planned_checkpoints(const config::Settings& settings, uint64_t available_bytes,
                              uint64_t checkpoint_bytes) {
   const uint64_t fitting = available_bytes / kCheckpointsShare / std::max<uint64_t>(checkpoint_bytes, 1);
@@ -148,6 +157,7 @@ MemoryPlan lay_out_host(const model::ModelWeights& weights, const config::Settin
                         shm::UsageBoard::bytes_needed(config.layers, experts_max) +
                             shm::ResidencyTable::bytes_needed(plan.experts_total),
                         "usage counts and the residency table", ""});
+  plan.items.push_back(grammars_item(config));
 
   // `auto` takes what is left after everything else, at most.
   const uint64_t automatic =

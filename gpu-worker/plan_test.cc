@@ -62,6 +62,7 @@ TEST_F(PlanTest, AddsUpEveryPart) {
   EXPECT_EQ(planned->board.pairs_max, 130u * 6);
   EXPECT_EQ(planned->item("boards").bytes, planned->board.segment_bytes()) << "one worker";
   EXPECT_GT(planned->item("tables").bytes, 8u * 64 * 16) << "two counters an expert";
+  EXPECT_GT(planned->item("grammars").bytes, kGrammarCacheBytes);
   uint64_t sum = 0;
   for (const PlanItem& item : planned->items) sum += item.bytes;
   EXPECT_EQ(planned->total_bytes(), sum);

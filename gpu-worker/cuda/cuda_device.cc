@@ -136,6 +136,7 @@ struct CudaDevice::Impl {
   PinnedBuffer<uint16_t> host_ids;
   PinnedBuffer<SampleResult> results;
   PinnedBuffer<LogitChange> changes;
+  PinnedBuffer<uint32_t> masks;  // (logit_rows, mask_words)
   PinnedBuffer<uint64_t> mark_times;
   PinnedBuffer<uint32_t> stop;
   PinnedBuffer<float> host_logits;  // one row
@@ -214,6 +215,7 @@ Status CudaDevice::Impl::allocate() {
   TRY(host_ids, PinnedBuffer<uint16_t>::create(pinned.ids));
   TRY(results, PinnedBuffer<SampleResult>::create(pinned.results));
   TRY(changes, PinnedBuffer<LogitChange>::create(pinned.changes));
+  TRY(masks, PinnedBuffer<uint32_t>::create(pinned.masks));
   TRY(mark_times, PinnedBuffer<uint64_t>::create(pinned.marks));
   TRY(stop, PinnedBuffer<uint32_t>::create(1));
   stop.span()[0] = 0;
@@ -260,6 +262,7 @@ Status CudaDevice::Impl::make_forward() {
                       .tickets = board_tickets,
                       .stop = stop.data(),
                       .changes = changes.data(),
+                      .masks = masks.data(),
                       .results = results.data()};
   state = made.state;
   for (uint32_t i = 0; i < sequences.size(); ++i)
@@ -421,9 +424,13 @@ void CudaDevice::Impl::fill_samples(std::span<const DeviceRow> rows) {
                                     config.vocab, window_changes);
       wanted[i].on_host = window_changes.size() > changes.size();
     }
-    if (!wanted[i].on_host) continue;
-    window_changes.resize(before);
-    input.samples[i] = {};  // greedy: the device still says whether the logits can be used
+    if (wanted[i].on_host) {
+      window_changes.resize(before);
+      input.samples[i] = {};  // greedy: the device still says whether the logits can be used
+    } else if (!request.mask.empty()) {
+      input.samples[i].masked = 1;
+      std::ranges::copy(request.mask, masks.data() + i * request.mask.size());
+    }
   }
   std::ranges::copy(window_changes, changes.data());
 }
@@ -528,7 +535,7 @@ Status CudaDevice::Impl::choose(std::span<const DeviceRow> rows, std::vector<Row
     TRY_CUDA(cudaStreamSynchronize(stream));
     const SampleRequest& request = rows[wanted[i].row].sample;
     choice.token = sampler.sample(host_logits.span(), *request.params, request.position, request.prompt,
-                                  request.generated);
+                                  request.generated, request.mask);
   }
   return {};
 }

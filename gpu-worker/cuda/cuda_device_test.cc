@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/cuda/device_harness.h"
@@ -138,8 +139,10 @@ struct Part {
 using Script = std::vector<std::vector<Part>>;
 
 // Runs the script; the sequences read their tokens one part after the other.
+// `mask_of`: of the token behind the first `read` ones of a sequence, until it is called again.
+using MaskOf = std::function<std::span<const uint32_t>(uint32_t sequence, uint32_t read)>;
 std::vector<std::vector<Said>> run(Device& device, const std::vector<Tokens>& tokens, const Script& script,
-                                   const model::SamplingParams& sampling) {
+                                   const model::SamplingParams& sampling, const MaskOf& mask_of = {}) {
   std::vector<SequenceId> ids;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     auto id = device.open_sequence();
@@ -157,7 +160,12 @@ std::vector<std::vector<Said>> run(Device& device, const std::vector<Tokens>& to
                       .is_prompt = part.count > 1,
                       .sample = {}};
         if (i + 1 == part.count)
-          row.sample = {.params = &sampling, .position = read[part.sequence], .prompt = {}, .generated = {}};
+          row.sample = {
+              .params = &sampling,
+              .position = read[part.sequence],
+              .prompt = {},
+              .generated = {},
+              .mask = mask_of ? mask_of(part.sequence, read[part.sequence]) : std::span<const uint32_t>()};
         rows.push_back(row);
       }
     }
@@ -218,6 +226,30 @@ TEST_F(CudaDeviceTest, ChoosesOnTheDeviceWhatTheHostWouldChoose) {
        {model::SamplingParams{.temperature = 0},
         model::SamplingParams{.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .seed = 3}}) {
     EXPECT_EQ(run(cuda.device(), tokens, kMixed, sampling), run(host.device(), tokens, kMixed, sampling));
+  }
+}
+
+// One sequence that is masked, in windows with others that are not; also in windows that are graphs.
+TEST_F(CudaDeviceTest, ChoosesWhatMasksAllowAndTheOthersAsEver) {
+  const auto tokens = three_prompts(tiny_weights());
+  std::vector<uint32_t> mask(model::mask_words(tiny_weights().config.vocab));
+  const Script script(kMixed.begin(), kMixed.begin() + 6);
+  Host host(tiny_weights());
+  Cuda cuda(tiny_weights());
+  for (const model::SamplingParams& sampling :
+       {model::SamplingParams{.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .seed = 3},
+        model::SamplingParams{.temperature = 1.0f, .top_k = 0, .seed = 7}}) {  // sampled on the host
+    const auto free = run(host.device(), tokens, script, sampling);
+    const auto masks = [&](uint32_t sequence, uint32_t read) {
+      if (sequence != 1) return std::span<const uint32_t>();
+      std::ranges::fill(mask, 0);
+      mask[read % (tiny_weights().config.vocab / 32)] = 5;  // another one for each token
+      return std::span<const uint32_t>(mask);
+    };
+    const auto expected = run(host.device(), tokens, script, sampling, masks);
+    EXPECT_EQ(run(cuda.device(), tokens, script, sampling, masks), expected);
+    EXPECT_NE(expected, free);
+    EXPECT_EQ(expected[3][0], free[3][0]) << "sequence 0";
   }
 }
 

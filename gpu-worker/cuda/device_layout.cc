@@ -45,7 +45,8 @@ DeviceLayout lay_out(const model::ModelWeights& weights, const VramPlan& plan, P
 
 uint64_t PinnedCounts::bytes() const {
   return input_bytes + ids * sizeof(uint16_t) + results * sizeof(SampleResult) +
-         changes * sizeof(LogitChange) + marks * sizeof(uint64_t) + logits * sizeof(float);
+         changes * sizeof(LogitChange) + masks * sizeof(uint32_t) + marks * sizeof(uint64_t) +
+         logits * sizeof(float);
 }
 
 PinnedCounts pinned_counts(const model::ModelConfig& config, const VramPlan& plan) {
@@ -55,6 +56,7 @@ PinnedCounts pinned_counts(const model::ModelConfig& config, const VramPlan& pla
           .ids = uint64_t{config.layers} * plan.limits.rows * config.experts_used,
           .results = plan.limits.logit_rows,
           .changes = kLogitChangesMax,
+          .masks = uint64_t{plan.limits.logit_rows} * model::mask_words(config.vocab),
           .marks = StageMarks::marks_max(config.layers),
           .logits = config.vocab};
 }

@@ -48,6 +48,7 @@ struct PinnedCounts {
   uint64_t ids = 0;      // (layers, rows, k) uint16_t
   uint64_t results = 0;  // (logit_rows) SampleResult
   uint64_t changes = 0;  // LogitChange
+  uint64_t masks = 0;    // uint32_t
   uint64_t marks = 0;    // uint64_t
   uint64_t logits = 0;   // float of one row
   uint64_t bytes() const;

@@ -393,6 +393,7 @@ void Forward::Pass::head() {
           .vocab = config.vocab,
           .requests = input.samples,
           .changes = o.changes,
+          .masks = o.masks,
           .scratch = b.sampling,
           .results = o.results},
          stream);

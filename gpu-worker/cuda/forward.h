@@ -34,6 +34,7 @@ struct ForwardOptions {
   BoardTickets* tickets = nullptr;
   const uint32_t* stop = nullptr;        // of AwaitArgs
   const LogitChange* changes = nullptr;  // page-locked, of all sampled rows
+  const uint32_t* masks = nullptr;       // page-locked, (logit_rows, mask_words)
   SampleResult* results = nullptr;       // page-locked (logit rows)
 };
 

@@ -72,12 +72,19 @@ __device__ bool wants_candidates(const SampleRow& request) {
 // Grid: (chunks, rows).
 __global__ void __launch_bounds__(kScanThreads) scan_kernel(SampleArgs args) {
   __shared__ float original[kSampleChunk], changed[kSampleChunk];
+  __shared__ uint32_t mask[kSampleChunk / 32];
   __shared__ RadixShared radix;
   __shared__ Totals totals;
   const SampleRow request = args.requests[blockIdx.y];
   const float* logits = args.logits + uint64_t{blockIdx.y} * args.vocab;
   const RowScratch scratch = row_scratch(args, blockIdx.y);
   const uint32_t begin = blockIdx.x * kSampleChunk, tokens = min(kSampleChunk, args.vocab - begin);
+
+  // First of all: they may come from the host's memory.
+  const uint32_t words = sample_mask_words(args.vocab), first_word = begin / 32;
+  for (uint32_t w = threadIdx.x; request.masked != 0 && w < min(kSampleChunk / 32, words - first_word);
+       w += blockDim.x)
+    mask[w] = args.masks[uint64_t{blockIdx.y} * words + first_word + w];
 
   const float first = logits[0];
   float largest = -__builtin_inff();
@@ -97,8 +104,13 @@ __global__ void __launch_bounds__(kScanThreads) scan_kernel(SampleArgs args) {
   }
   __syncthreads();
   uint64_t best = 0;
-  for (uint32_t i = threadIdx.x; i < tokens; i += blockDim.x)
-    best = Larger{}(best, token_key(changed[i], begin + i));
+  for (uint32_t i = threadIdx.x; i < tokens; i += blockDim.x) {
+    if (request.masked != 0 && (mask[i / 32] >> (i % 32) & 1u) == 0) {
+      changed[i] = -__builtin_inff();
+    } else {
+      best = Larger{}(best, best_key(changed[i], begin + i));
+    }
+  }
 
   ChunkSummary summary;
   summary.best = reduce_block(best, totals.keys, Larger{});

@@ -36,6 +36,7 @@ struct SampleRow {
   uint32_t change_count = 0;
   uint32_t wants_logprobs = 0;  // 1: logprob is filled
   uint32_t top_logprobs = 0;    // <= kTopLogprobsMax, with wants_logprobs
+  uint32_t masked = 0;          // 1: only tokens of its row of SampleArgs::masks are chosen
 };
 
 struct SampleResult {
@@ -53,8 +54,11 @@ struct SampleArgs {
   uint32_t vocab = 0;
   const SampleRow* requests = nullptr;   // (rows)
   const LogitChange* changes = nullptr;  // of all rows
-  std::byte* scratch = nullptr;          // sampling_scratch_bytes(), aligned to 16
-  SampleResult* results = nullptr;       // out (rows); may be page-locked host memory
+  // (rows, mask_words) as in model::Sampler, each with a token at least; read of masked rows only, once. May
+  // be page-locked host memory.
+  const uint32_t* masks = nullptr;
+  std::byte* scratch = nullptr;     // sampling_scratch_bytes(), aligned to 16
+  SampleResult* results = nullptr;  // out (rows); may be page-locked host memory
 };
 void sample(const SampleArgs& args, cudaStream_t stream);
 uint64_t sampling_scratch_bytes(uint32_t rows, uint32_t vocab);

@@ -13,12 +13,15 @@ __device__ inline uint64_t token_key(float logit, uint32_t token) {
   const uint32_t bits = ordered_bits(logit);
   return bits == 0 ? 0 : uint64_t{bits} << 32 | (0xffffffffu - token);
 }
-// Where nothing may be chosen, token 0 with -infinity is the best.
+// The same of a token that is chosen when there is no other, whatever its logit. Never 0.
+__device__ inline uint64_t best_key(float logit, uint32_t token) {
+  return uint64_t{ordered_bits(logit)} << 32 | (0xffffffffu - token);
+}
 __device__ inline int32_t token_of_key(uint64_t key) {
-  return key == 0 ? 0 : static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(key));
+  return static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(key));
 }
 __device__ inline float value_of_key(uint64_t key) {
-  return key == 0 ? -__builtin_inff() : float_of_ordered(static_cast<uint32_t>(key >> 32));
+  return key >> 32 == 0 ? -__builtin_inff() : float_of_ordered(static_cast<uint32_t>(key >> 32));
 }
 
 __device__ inline float changed_logit(float logit, const LogitChange& change) {

@@ -15,15 +15,28 @@ struct Request {
   model::SamplingParams params = {};
   uint64_t position = 0;
   std::vector<int32_t> prompt = {}, generated = {};
+  std::vector<uint32_t> mask = {};
 };
+
+std::vector<uint32_t> mask_of(uint32_t vocab, const std::vector<int32_t>& allowed) {
+  std::vector<uint32_t> mask(model::mask_words(vocab));
+  for (const int32_t id : allowed)
+    mask[static_cast<uint32_t>(id) / 32] |= 1u << static_cast<uint32_t>(id) % 32;
+  return mask;
+}
 
 std::vector<SampleResult> sample_on_device(const std::vector<float>& logits, uint32_t vocab,
                                            const std::vector<Request>& requests) {
   std::vector<LogitChange> changes;
   std::vector<SampleRow> rows;
+  auto masks = PinnedBuffer<uint32_t>::create(requests.size() * model::mask_words(vocab));
+  EXPECT_TRUE(masks.has_value());
   for (const Request& r : requests) {
     EXPECT_TRUE(sampled_on_device(r.params, vocab));
     rows.push_back(sample_row(r.params, r.position, r.prompt, r.generated, vocab, changes));
+    if (r.mask.empty()) continue;
+    rows.back().masked = 1;
+    std::ranges::copy(r.mask, masks->data() + (rows.size() - 1) * model::mask_words(vocab));
   }
   const auto d_logits = on_device(logits);
   const auto d_rows = on_device(rows);
@@ -37,6 +50,7 @@ std::vector<SampleResult> sample_on_device(const std::vector<float>& logits, uin
           .vocab = vocab,
           .requests = d_rows.data(),
           .changes = d_changes.data(),
+          .masks = masks->data(),
           .scratch = scratch.data(),
           .results = results->data()},
          nullptr);
@@ -53,7 +67,7 @@ void expect_same_tokens(const std::vector<float>& logits, uint32_t vocab,
     SCOPED_TRACE(testing::Message() << "row " << row);
     const Request& r = requests[row];
     const model::SampledToken expected = sampler.sample(std::span(logits).subspan(row * vocab, vocab),
-                                                        r.params, r.position, r.prompt, r.generated);
+                                                        r.params, r.position, r.prompt, r.generated, r.mask);
     const model::SampledToken actual = sampled_token(results[row]);
     ASSERT_EQ(results[row].usable, 1u);
     ASSERT_EQ(actual.id, expected.id);
@@ -147,6 +161,56 @@ TEST(SamplingTest, LogProbabilities) {
        {.params = {.temperature = 0, .logprobs = true}}});
   expect_same_tokens(random_floats(random, 12), 12,
                      {{.params = {.temperature = 0, .logprobs = true, .top_logprobs = 20}}});
+}
+
+TEST(SamplingTest, ChoosesOnlyWhatTheMaskAllows) {
+  Generator random(7);
+  for (const uint32_t vocab : {1u, 31u, 33u, 2048u, 5000u}) {
+    std::vector<Request> requests;
+    for (uint32_t i = 0; i < 40; ++i) {
+      std::vector<int32_t> allowed = {static_cast<int32_t>(random.below(vocab))};
+      const uint32_t more = i % 4 == 0 ? 0 : i % 4 == 1 ? 3 : vocab / 2;
+      for (uint32_t n = 0; n < more; ++n) allowed.push_back(static_cast<int32_t>(random.below(vocab)));
+      Request r{.params = {.temperature = i % 3 == 0 || vocab <= 20 ? 0.0f : 0.9f,
+                           .top_k = i % 2 == 0 ? 5u : 20u,
+                           .top_p = i % 5 == 0 ? 0.5f : 1.0f,
+                           .min_p = i % 7 == 0 ? 0.1f : 0.0f,
+                           .repetition_penalty = i % 2 == 0 ? 1.4f : 1.0f,
+                           .frequency_penalty = i % 6 == 0 ? 0.5f : 0.0f,
+                           .seed = i,
+                           .logit_bias = {{static_cast<int32_t>(vocab / 2), i % 3 == 0 ? 50.0f : -2.0f}},
+                           .logprobs = i % 8 == 0,
+                           .top_logprobs = 5},
+                .position = i,
+                .prompt = {0},
+                .generated = {allowed[0]}};
+      if (i % 9 != 8) r.mask = mask_of(vocab, allowed);  // rows without one in between
+      requests.push_back(std::move(r));
+    }
+    SCOPED_TRACE(vocab);
+    const std::vector<float> logits = logits_with_ties(random, vocab * requests.size());
+    if (vocab > 1) {
+      std::vector<float> usable = logits;  // not all equal
+      for (std::size_t row = 0; row < requests.size(); ++row) usable[row * vocab] += 0.5f;
+      expect_same_tokens(usable, vocab, requests);
+    } else {
+      expect_same_tokens(logits, vocab, requests);
+    }
+  }
+}
+
+TEST(SamplingTest, AMaskIsStrongerThanABias) {
+  std::vector<std::pair<int32_t, float>> all;
+  for (int32_t token = 0; token < 3000; ++token) all.emplace_back(token, -kInfinity);
+  Generator random(8);
+  const std::vector<uint32_t> mask = mask_of(3000, {2300, 2999});
+  std::vector<Request> requests;
+  for (const float temperature : {0.0f, 1.0f})
+    requests.push_back({.params = {.temperature = temperature, .top_k = 3, .logit_bias = all}, .mask = mask});
+  requests.push_back({.params = {.top_k = 3, .logit_bias = {{7, kInfinity}}}, .mask = mask});
+  const std::vector<float> logits = random_floats(random, 3000 * requests.size());
+  expect_same_tokens(logits, 3000, requests);
+  EXPECT_EQ(sample_on_device(logits, 3000, requests)[0].id, 2300) << "the first that is allowed";
 }
 
 TEST(SamplingTest, LogitsThatAreOfNoUseAreReported) {

@@ -55,6 +55,7 @@ void add_host_items(const model::ModelConfig& config, const config::Settings& se
                                shm::UsageBoard::bytes_needed(config.layers, plan.experts_max) +
                                    shm::ResidencyTable::bytes_needed(memory.slots),
                                "usage counts and the residency table", ""});
+  memory.host_items.push_back(grammars_item(config));
 }
 
 // One size of attention blocks is all that the device knows.

@@ -106,6 +106,7 @@ TEST_F(VramPlanTest, TheItemsAreTheBytesThatTheDeviceCuts) {
     EXPECT_GE(memory.item("tables").bytes, 2u * 48 * 512 * sizeof(uint32_t));
     EXPECT_EQ(memory.item("staging").bytes, planned->staging_slots() * memory.slot_bytes);
     EXPECT_EQ(memory.host_items[1].bytes, pinned_counts(real_shape().config, *planned).bytes());
+    EXPECT_EQ(memory.host_items[3].use, "grammars");
     EXPECT_EQ(memory.host_items[0].bytes, 2 * memory.board.segment_bytes()) << "a worker and the own one";
   }
 }

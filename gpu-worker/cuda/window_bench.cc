@@ -2,7 +2,9 @@
 // and to tell what the kernels need from what everything around them costs.
 //
 //   cuda_window_bench --model=FILE [--slots=100%] [--kv=float16] [--chunk=4096] [--context=32768]
-//   [--routing=mild] [--numerics=reproducible]
+//   [--routing=mild] [--numerics=reproducible] [--masked=0]
+//
+// --masked=1: rows that decode may choose every third token only.
 //
 // FILE is a GGUF file; without one a synthetic model of four layers in the real shapes lies in /dev/shm
 // meanwhile.
@@ -24,7 +26,8 @@ namespace {
 std::map<std::string, std::string> flags = {
     {"model", ""},       {"slots", "100%"},    {"kv", "float16"},
     {"chunk", "4096"},   {"context", "32768"}, {"routing", "mild"},
-    {"sequences", "16"}, {"budget", ""},       {"numerics", "reproducible"}};
+    {"sequences", "16"}, {"budget", ""},       {"numerics", "reproducible"},
+    {"masked", "0"}};
 
 template <class T>
 T must(Result<T> result, const char* what) {
@@ -116,16 +119,23 @@ void decode(benchmark::State& state) {
     read(device, ids.back(), context, subject().harness->plan().memory.prefill_chunk_tokens);
   }
   const model::SamplingParams greedy{.temperature = 0};
+  std::vector<uint32_t> mask;
+  if (flags["masked"] == "1") {
+    const uint32_t vocab = subject().loaded->config.vocab;
+    mask.resize(model::mask_words(vocab));
+    for (uint32_t token = 0; token < vocab; token += 3) mask[token / 32] |= 1u << token % 32;
+  }
   std::vector<DeviceRow> rows;
   std::vector<RowChoice> choices;
   const auto window = [&] {
     rows.clear();
     for (uint32_t i = 0; i < clients; ++i) {
       const int32_t token = i < choices.size() ? choices[i].token.id : 7;
-      rows.push_back({.sequence = ids[i],
-                      .token = token,
-                      .is_prompt = false,
-                      .sample = {.params = &greedy, .position = 1, .prompt = {}, .generated = {}}});
+      rows.push_back(
+          {.sequence = ids[i],
+           .token = token,
+           .is_prompt = false,
+           .sample = {.params = &greedy, .position = 1, .prompt = {}, .generated = {}, .mask = mask}});
     }
     CHECK(device.run_window(rows, choices).ok(), "window");
   };

@@ -4,10 +4,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <boost/json.hpp>
+#include <future>
+
+#include "gpu-worker/constraint_maker.h"
 #include "gpu-worker/fake_device.h"
 #include "gpu-worker/host/host_device.h"
 #include "gpu-worker/window_loop.h"
 #include "services/gguf/gguf_file.h"
+#include "services/grammar/json_schema.h"
+#include "services/grammar/schema_checker.h"
 #include "services/sys/cpus.h"
 #include "tests/support/test_data.h"
 
@@ -16,15 +22,21 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
+template <class T>
+T must(Result<T> result) {
+  CHECK(result.has_value(), "{}", result.error().message());
+  return std::move(*result);
+}
+
+gguf::GgufFile demo_file() { return must(gguf::GgufFile::open(tests::models_golden_model().string())); }
+
 const model::ModelWeights& demo_weights() {
-  static const model::ModelWeights weights = [] {
-    auto file = gguf::GgufFile::open(tests::models_golden_model().string());
-    CHECK(file.has_value(), "{}", file.error().message());
-    auto loaded = model::load_model(*file);
-    CHECK(loaded.has_value(), "{}", loaded.error().message());
-    return std::move(*loaded);
-  }();
+  static const model::ModelWeights weights = must(model::load_model(demo_file()));
   return weights;
+}
+const tokenizer::Tokenizer& demo_tokenizer() {
+  static const tokenizer::Tokenizer tokenizer = must(tokenizer::Tokenizer::from_gguf(demo_file()));
+  return tokenizer;
 }
 
 // Some text-like tokens: what they mean does not matter here.
@@ -107,6 +119,24 @@ class Engine {
               .ok());
     return heard;
   }
+  std::shared_ptr<RecordingListener> start_constrained(const Tokens& prompt, const ConstraintWish& wish,
+                                                       const model::SamplingParams& sampling,
+                                                       const Tokens& known = {}) {
+    auto heard = std::make_shared<RecordingListener>();
+    GenerationRequest request;
+    request.prompt = prompt;
+    request.generated = known;
+    request.sampling = sampling;
+    request.max_tokens = 200;
+    request.constraint = wish;
+    auto generation = std::make_shared<Generation>(std::move(request), heard);
+    std::promise<Status> made;
+    maker_.constrain(generation, [&](Status status) { made.set_value(std::move(status)); });
+    const Status status = made.get_future().get();
+    CHECK(status.ok(), "{}", status.message());
+    CHECK(loop_->submit(std::move(generation)).ok());
+    return heard;
+  }
   Tokens answer(const Tokens& prompt, uint32_t max_tokens,
                 model::SamplingParams sampling = {.temperature = 0}, const Tokens& known = {}) {
     auto heard = start(prompt, max_tokens, sampling, known);
@@ -149,6 +179,9 @@ class Engine {
     CHECK(changed.wait_for(lock, std::chrono::seconds(30), [&] { return replied; }));
   }
 
+  ConstraintMaker maker_{{.vocab = demo_weights().config.vocab, .load_vocabulary = [] {
+                            return grammar::Vocabulary::from_tokenizer(demo_tokenizer());
+                          }}};
   std::unique_ptr<ExpertWorkers> workers_;
   std::unique_ptr<HostDevice> device_;
   std::unique_ptr<WindowLoop> loop_;
@@ -229,6 +262,79 @@ TEST(HostEngine, AWindowThatFailsLetsTheWorkersSleep) {
   EXPECT_FALSE(engine.device().run_window({&row, 1}, choices).ok());
   ASSERT_EQ(engine.workers().in_window().size(), 1U) << "the window had begun";
   EXPECT_EQ((*worker)->board.header().window_open, 0U);
+}
+
+const std::vector<std::string>& schemas() {
+  static const std::vector<std::string> kSchemas = {
+      R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer",
+          "minimum": 0, "maximum": 120}}, "required": ["name", "age"]})",
+      R"({"type": "array", "items": {"enum": ["red", "green", 3, null]}, "minItems": 2, "maxItems": 5})",
+      R"({"type": "object", "properties": {"when": {"type": "string", "format": "date"}, "ok": {"type": "boolean"},
+          "code": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{3}$"}}, "required": ["ok", "code"]})",
+      R"({"anyOf": [{"type": "number"}, {"type": "object", "properties": {"x": {"const": "y"}}, "required": ["x"]}]})",
+      R"({"type": "object", "properties": {"inner": {"type": "object", "properties": {"list": {"type": "array",
+          "maxItems": 3, "items": {"type": "integer", "minimum": -9, "maximum": 9}}}, "required": ["list"]}},
+          "required": ["inner"]})"};
+  return kSchemas;
+}
+std::string gbnf_of(const std::string& schema) { return must(grammar::rules_of_schema(schema)).to_gbnf(); }
+
+TEST(HostEngine, AnswersAreValidJsonOfTheirSchema) {
+  Engine engine("0");
+  for (const std::string& schema : schemas()) {
+    const boost::json::value parsed_schema = boost::json::parse(schema);
+    const std::string gbnf = gbnf_of(schema);
+    std::set<std::string> texts;
+    for (uint64_t seed = 0; seed < 9; seed += 3) {
+      std::vector<std::shared_ptr<RecordingListener>> heard;
+      for (uint64_t i = 0; i < 3; ++i) {
+        const model::SamplingParams sampling{
+            .temperature = 1.0f, .top_k = i == 0 ? 40u : 0u, .seed = seed + i};
+        heard.push_back(engine.start_constrained(prompt_of(10, static_cast<uint32_t>(seed + i)),
+                                                 {.gbnf = gbnf}, sampling));
+      }
+      for (const auto& each : heard) {
+        ASSERT_TRUE(each->wait_over());
+        const std::string text = demo_tokenizer().decode(each->tokens());
+        ASSERT_TRUE(std::holds_alternative<GenerationEnded>(each->events().back()))
+            << each->status().message();
+        EXPECT_EQ(each->ended().reason, EndReason::kEndToken) << text;
+        boost::json::error_code error;
+        const boost::json::value value = boost::json::parse(text, error);
+        ASSERT_FALSE(error) << text;
+        EXPECT_TRUE(grammar::SchemaChecker(parsed_schema).accepts(value)) << text << " for " << schema;
+        texts.insert(text);
+      }
+    }
+    EXPECT_GT(texts.size(), 1u) << "seeds make no difference?";
+  }
+}
+
+TEST(HostEngine, AConstrainedAnswerGoesOnAlikeAndDisturbsNobody) {
+  Engine engine("0");
+  const Tokens others_prompt = prompt_of(12, 21), prompt = prompt_of(9, 22);
+  const Tokens alone = engine.answer(others_prompt, 40, kSeeded);
+  const int32_t thinking_end = prompt_of(1, 23)[0];
+  const ConstraintWish wish{
+      .gbnf = gbnf_of(schemas()[0]), .thinking_end = thinking_end, .thinking_tokens_max = 7};
+  auto other = engine.start(others_prompt, 40, kSeeded);
+  auto constrained = engine.start_constrained(prompt, wish, kSeeded);
+  ASSERT_TRUE(other->wait_over() && constrained->wait_over());
+  EXPECT_EQ(other->tokens(), alone);
+  const Tokens whole = constrained->tokens();
+  EXPECT_EQ(constrained->ended().reason, EndReason::kEndToken);
+  const auto thought = std::ranges::find(whole, thinking_end);
+  ASSERT_LE(thought - whole.begin(), 7);
+  const Tokens said(thought + 1, whole.end());
+  EXPECT_TRUE(boost::json::parse(demo_tokenizer().decode(said)).is_object());
+  for (const std::ptrdiff_t known :
+       {std::ptrdiff_t{1}, std::ptrdiff_t{7}, std::ptrdiff_t{8}, std::ptrdiff_t{12}}) {
+    ASSERT_LT(static_cast<std::size_t>(known), whole.size());
+    auto again =
+        engine.start_constrained(prompt, wish, kSeeded, Tokens(whole.begin(), whole.begin() + known));
+    ASSERT_TRUE(again->wait_over());
+    EXPECT_EQ(again->tokens(), Tokens(whole.begin() + known, whole.end())) << known;
+  }
 }
 
 TEST(HostEngine, TellsWhereItsTimeGoes) {

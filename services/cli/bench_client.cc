@@ -27,6 +27,7 @@ std::string body_of(const BenchRequest& request) {
                     {"stream", true},
                     {"stream_options", json::object{{"include_usage", true}}}};
   if (!bias.empty()) body["logit_bias"] = std::move(bias);
+  if (!request.grammar.empty()) body["grammar"] = request.grammar;
   return json::serialize(body);
 }
 

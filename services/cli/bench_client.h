@@ -16,6 +16,7 @@ struct BenchRequest {
   uint32_t max_tokens = 1;
   uint64_t seed = 1;
   std::vector<int32_t> never;  // tokens that must not come: the ends of answers
+  std::string grammar = {};    // GBNF that the answer is held to; empty: none
 };
 
 struct BenchAnswer {

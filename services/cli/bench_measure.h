@@ -17,6 +17,7 @@ struct BenchMeasureOptions {
   Url url;
   std::string run_dir;
   std::vector<uint32_t> clients;   // of decoding, one measurement each
+  bool constrained = false;        // each of them also with answers that are held to a grammar
   std::vector<uint32_t> prompts;   // tokens, one measurement each
   uint32_t tokens = 200;           // per answer and client
   uint32_t warm_up_tokens = 4000;  // at most

@@ -41,17 +41,35 @@ std::string exchange_text(const DecodeResult& r) {
       100 * r.exchange_wait_seconds / window_seconds, 1000 * r.exchange_wait_seconds / r.windows);
 }
 
+// What a grammar costs: the result before is of the same clients without one.
+std::string constraint_text(const std::vector<DecodeResult>& results) {
+  std::string out;
+  for (std::size_t i = 1; i < results.size(); ++i) {
+    const DecodeResult &free = results[i - 1], &held = results[i];
+    if (!held.constrained || free.window_ms == 0) continue;
+    out += fmt::format("{:>7}: windows under a grammar take {:.3f} ms, {:+.1f}%\n", held.clients,
+                       held.window_ms, 100 * (held.window_ms / free.window_ms - 1));
+  }
+  return out;
+}
+
+std::string clients_text(const DecodeResult& result) {
+  return fmt::format("{} client{}{}", result.clients, result.clients == 1 ? "" : "s",
+                     result.constrained ? ", constrained" : "");
+}
+
 std::string decode_text(const std::vector<DecodeResult>& results) {
   std::string out = fmt::format("\n{:>7} {:>10} {:>12} {:>12} {:>11} {:>8} {:>11}\n", "clients", "tok/s",
                                 "first token", "median pause", "p99 pause", "hits", "window");
   for (const DecodeResult& r : results) {
-    out += fmt::format("{:>7} {:>10.1f} {:>9.1f} ms {:>9.2f} ms {:>8.2f} ms {:>8} {:>8.2f} ms\n", r.clients,
+    out += fmt::format("{:>7} {:>10.1f} {:>9.1f} ms {:>9.2f} ms {:>8.2f} ms {:>8} {:>8.2f} ms{}\n", r.clients,
                        r.tokens_per_second, r.first_token_ms, r.pause_ms_median, r.pause_ms_p99,
-                       percent(r.hit_rate), r.window_ms);
+                       percent(r.hit_rate), r.window_ms, r.constrained ? "  constrained" : "");
   }
+  out += constraint_text(results);
   for (const DecodeResult& r : results) out += exchange_text(r);
   for (const DecodeResult& r : results) {
-    out += fmt::format("\ndecode window of {} client{}, ms by phase\n", r.clients, r.clients == 1 ? "" : "s");
+    out += fmt::format("\ndecode window of {}, ms by phase\n", clients_text(r));
     for (const auto& [phase, ms] : r.phase_ms) out += fmt::format("  {:<14} {:>8.3f}\n", phase, ms);
   }
   return out;
@@ -85,6 +103,7 @@ json::array decode_json(const std::vector<DecodeResult>& results) {
     for (const auto& [phase, ms] : r.phase_ms) phases[phase] = ms;
     out.push_back(
         json::object{{"clients", r.clients},
+                     {"constrained", r.constrained},
                      {"tokens", r.tokens},
                      {"tokens_per_second", r.tokens_per_second},
                      {"first_token_ms", r.first_token_ms},

@@ -32,6 +32,7 @@ struct WarmUp {
 
 struct DecodeResult {
   uint32_t clients = 0;
+  bool constrained = false;  // the answers were held to a grammar
   uint64_t tokens = 0;
   double tokens_per_second = 0;  // of all clients together, behind the first token of each
   double first_token_ms = 0;     // mean over the clients

@@ -58,6 +58,20 @@ TEST(BenchReport, SaysWhatExchangesCostTheWindows) {
   EXPECT_THAT(bench_text(nothing_ran), Not(HasSubstr("exchanges;")));
 }
 
+TEST(BenchReport, SaysWhatAGrammarCostsTheWindows) {
+  EXPECT_THAT(bench_text(report()), Not(HasSubstr("grammar")));
+  BenchReport both = report();
+  both.decode.push_back(both.decode[0]);
+  both.decode[1].constrained = true;
+  both.decode[1].window_ms = 8.2;
+  const std::string text = bench_text(both);
+  EXPECT_THAT(text, HasSubstr("      2: windows under a grammar take 8.200 ms, +2.5%\n"));
+  EXPECT_THAT(text, HasSubstr("decode window of 2 clients, constrained, ms by phase"));
+  const json::value parsed = json::parse(bench_json(both));
+  EXPECT_FALSE(parsed.at("decode").at(0).at("constrained").as_bool());
+  EXPECT_TRUE(parsed.at("decode").at(1).at("constrained").as_bool());
+}
+
 TEST(BenchReport, BothFormsSayThatItIsSynthetic) {
   EXPECT_THAT(bench_text(report()),
               StartsWith("SYNTHETIC weights (random weights: demo-shape) and routing (mild)"));

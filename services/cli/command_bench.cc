@@ -130,6 +130,7 @@ Status measure_model(const BenchOptions& options, BenchReport& report) {
   BenchMeasureOptions what;
   what.run_dir = folder.run_dir();
   what.clients = options.clients;
+  what.constrained = options.constrained;
   what.prompts = options.prompts;
   what.tokens = options.tokens;
   what.warm_up_tokens = options.warm_up_tokens;

@@ -153,6 +153,7 @@ struct BenchOptions {
   std::string folder = "/dev/shm";  // where a made-up model lies while it is measured
   std::string json;                 // a file for the report, "-": standard output
   std::vector<uint32_t> clients = {1, 4};
+  bool constrained = false;  // decoding also with answers that are held to a grammar
   std::vector<uint32_t> prompts = {512, 2048, 8192, 30000};  // tokens
   uint32_t tokens = 200;
   uint32_t warm_up_tokens = 4000;

@@ -429,6 +429,9 @@ class Commands {
         ->delimiter(',')
         ->check(CLI::Range(uint32_t{1}, kSequencesMax))
         ->capture_default_str();
+    command->add_flag(
+        "--constrained", bench_.constrained,
+        "Measure each number of clients a second time, with answers that are held to a grammar");
     command->add_option("--tokens", bench_.tokens, "Length of each answer")
         ->check(CLI::Range(2u, 1u << 20))
         ->capture_default_str();

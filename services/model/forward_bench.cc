@@ -91,8 +91,8 @@ void run_windows(benchmark::State& state, uint32_t context_begin) {
 void decode(benchmark::State& state) { run_windows(state, 512); }
 void prefill(benchmark::State& state) { run_windows(state, 0); }
 
-// One token from a vocabulary of the released model's size; the argument is top_k (0: top_p has to look at
-// all).
+// One token from a vocabulary of the released model's size. Arguments: top_k (0: top_p has to look at all);
+// of so many tokens a mask allows one (0: there is no mask).
 void sample(benchmark::State& state) {
   std::vector<float> logits(248320);
   uint32_t bits = 1;
@@ -100,11 +100,16 @@ void sample(benchmark::State& state) {
     logit = static_cast<float>((bits = bits * 1664525 + 1013904223) >> 16) * 0x1.8p-12f;
   Sampler sampler(static_cast<uint32_t>(logits.size()));
   const SamplingParams params{.top_k = static_cast<uint32_t>(state.range(0)), .top_p = 0.95f};
+  std::vector<uint32_t> mask;
+  if (const auto apart = static_cast<std::size_t>(state.range(1)); apart > 0) {
+    mask.resize(mask_words(static_cast<uint32_t>(logits.size())));
+    for (std::size_t id = 0; id < logits.size(); id += apart) mask[id / 32] |= 1U << id % 32;
+  }
   uint64_t position = 0;
-  for (auto _ : state) benchmark::DoNotOptimize(sampler.sample(logits, params, position++, {}, {}).id);
+  for (auto _ : state) benchmark::DoNotOptimize(sampler.sample(logits, params, position++, {}, {}, mask).id);
 }
 
-BENCHMARK(sample)->Arg(20)->Arg(0)->Unit(benchmark::kMillisecond);
+BENCHMARK(sample)->ArgsProduct({{20, 0}, {0, 1, 100, 10000}})->Unit(benchmark::kMillisecond);
 BENCHMARK(decode)->Arg(1)->Arg(4)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(prefill)->Arg(kChunk)->Unit(benchmark::kMillisecond)->UseRealTime();
 

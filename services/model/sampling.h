@@ -30,7 +30,7 @@ struct SampledToken {
   std::vector<std::pair<int32_t, float>> top = {};  // (id, logprob), falling
 };
 
-inline uint32_t mask_words(uint32_t vocab) { return (vocab + 31) / 32; }
+constexpr uint32_t mask_words(uint32_t vocab) { return (vocab + 31) / 32; }
 
 // position: of the token being chosen, counted from the start of the sequence. prompt_tokens and generated:
 // the history that the penalties look at (presence and frequency: generated tokens only, repetition: both).
