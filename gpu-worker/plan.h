@@ -57,8 +57,7 @@ inline uint64_t routed_picks_max(const model::ModelConfig& config, uint32_t rows
 // The last item, and memory.slots: experts.slots, where `automatic` is what auto means.
 void add_arena(MemoryPlan& plan, const config::Settings& settings, uint64_t automatic);
 
-// What compiled grammars and the model's tokens as they are compiled for may take (constraint_maker.h),
-// always of the host's memory.
+// What compiled grammars and the model's tokens may take of the host's memory (constraint_maker.h).
 inline constexpr uint64_t kGrammarCacheBytes = uint64_t{64} << 20;
 PlanItem grammars_item(const model::ModelConfig& config);
 
