@@ -95,6 +95,14 @@ class Tidy(unittest.TestCase):
     def test_source_files_stay_small(self):
         self.check([f"{path}: {len(read(path).splitlines())} lines" for path in self.code if len(read(path).splitlines()) > 900])
 
+    def test_tests_that_the_rules_name_exist(self):
+        rules = read("docs/api.md").split("\n## Rules\n")[1]
+        written = {f"{suite}.{name}" for path in self.code if path.endswith("_test.cc")
+                   for suite, name in re.findall(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", read(path), re.M)}
+        named = re.findall(r"`(\w+\.\w+)`", rules)
+        self.assertGreater(len(named), 20)
+        self.check([f"docs/api.md: there is no test {name}" for name in named if name not in written])
+
     def test_no_leftovers(self):
         faults = []
         for path in self.code:
