@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gpu-worker/cuda/stage_marks.h"
+#include "gpu-worker/cuda/state_staging.h"
 
 namespace strata::gpu_worker::cuda {
 
@@ -46,7 +47,7 @@ DeviceLayout lay_out(const model::ModelWeights& weights, const VramPlan& plan, P
 uint64_t PinnedCounts::bytes() const {
   return input_bytes + ids * sizeof(uint16_t) + results * sizeof(SampleResult) +
          changes * sizeof(LogitChange) + masks * sizeof(uint32_t) + marks * sizeof(uint64_t) +
-         logits * sizeof(float);
+         logits * sizeof(float) + states;
 }
 
 PinnedCounts pinned_counts(const model::ModelConfig& config, const VramPlan& plan) {
@@ -58,7 +59,8 @@ PinnedCounts pinned_counts(const model::ModelConfig& config, const VramPlan& pla
           .changes = kLogitChangesMax,
           .masks = uint64_t{plan.limits.logit_rows} * model::mask_words(config.vocab),
           .marks = StageMarks::marks_max(config.layers),
-          .logits = config.vocab};
+          .logits = config.vocab,
+          .states = staging_bytes(StateLayout(state_arrays(config, plan.memory.context_tokens, plan.kv)))};
 }
 
 }  // namespace strata::gpu_worker::cuda

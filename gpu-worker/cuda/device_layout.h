@@ -51,6 +51,7 @@ struct PinnedCounts {
   uint64_t masks = 0;    // uint32_t
   uint64_t marks = 0;    // uint64_t
   uint64_t logits = 0;   // float of one row
+  uint64_t states = 0;   // bytes that states are copied through
   uint64_t bytes() const;
 };
 PinnedCounts pinned_counts(const model::ModelConfig& config, const VramPlan& plan);

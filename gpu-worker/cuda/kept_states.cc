@@ -1,6 +1,7 @@
 #include "gpu-worker/cuda/kept_states.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "gpu-worker/cuda/runtime.h"
@@ -37,6 +38,10 @@ Result<KeptStates> KeptStates::create(StateLayout layout, std::byte* slots, uint
   states.slot_count_ = slot_count;
   states.windows_ = stream;
   TRY_CUDA(cudaStreamCreateWithFlags(&states.beside_, cudaStreamNonBlocking));
+  for (cudaEvent_t& event : states.copied_)
+    TRY_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  TRY(states.staging_, PinnedBuffer<std::byte>::create(kStagingHalves * staging_half_bytes(states.layout_)));
+  TRY(states.pieces_, PinnedBuffer<StatePiece>::create(states.layout_.arrays().size()));
   return states;
 }
 
@@ -48,11 +53,23 @@ KeptStates& KeptStates::operator=(KeptStates&& other) noexcept {
   slot_count_ = other.slot_count_;
   windows_ = other.windows_;
   std::swap(beside_, other.beside_);
+  std::swap(copied_, other.copied_);
+  staging_ = std::move(other.staging_);
+  pieces_ = std::move(other.pieces_);
+  staging_is_zero_ = other.staging_is_zero_;
   return *this;
 }
 
 KeptStates::~KeptStates() {
   if (beside_ != nullptr) cudaStreamDestroy(beside_);
+  for (cudaEvent_t event : copied_) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
+}
+
+std::span<std::byte> KeptStates::half(uint32_t index) const {
+  const uint64_t bytes = staging_half_bytes(layout_);
+  return staging_.span().subspan(index % kStagingHalves * bytes, bytes);
 }
 
 std::byte* KeptStates::slot_at(uint32_t slot) const {
@@ -95,36 +112,75 @@ Status KeptStates::copy_pages(std::span<std::byte* const> from, std::span<std::b
 Status KeptStates::read_slot(uint32_t slot, std::span<std::byte> to) {
   CHECK(to.size() == layout_.fixed_bytes(), "{} bytes for a fixed part of {}", to.size(),
         layout_.fixed_bytes());
-  Copies copies(beside_);
-  copies(to.data(), slot_at(slot), to.size());
-  return copies.finish();
+  staging_is_zero_ = false;
+  const std::byte* from = slot_at(slot);
+  const uint64_t step = half(0).size(), count = (to.size() + step - 1) / step;
+  const auto piece = [&](uint64_t index) {
+    return to.subspan(index * step, std::min(step, to.size() - index * step));
+  };
+  // The bus is one piece ahead.
+  for (uint64_t index = 0; index <= count; ++index) {
+    const auto now = static_cast<uint32_t>(index), before = now + 1;  // of two halves
+    if (index < count) {
+      TRY_CUDA(cudaMemcpyAsync(half(now).data(), from + index * step, piece(index).size(),
+                               cudaMemcpyDeviceToHost, beside_));
+      TRY_CUDA(cudaEventRecord(copied_[now % kStagingHalves], beside_));
+    }
+    if (index == 0) continue;
+    TRY_CUDA(cudaEventSynchronize(copied_[before % kStagingHalves]));
+    std::memcpy(piece(index - 1).data(), half(before).data(), piece(index - 1).size());
+  }
+  return {};
 }
 
 Status KeptStates::write_slot(uint32_t slot, std::span<const std::byte> from) {
   CHECK(from.size() == layout_.fixed_bytes(), "{} bytes for a fixed part of {}", from.size(),
         layout_.fixed_bytes());
-  Copies copies(beside_);
-  copies(slot_at(slot), from.data(), from.size());
-  return copies.finish();
+  staging_is_zero_ = false;
+  std::byte* to = slot_at(slot);
+  const uint64_t step = half(0).size();
+  for (uint64_t at = 0, index = 0; at < from.size(); at += step, ++index) {
+    const auto now = static_cast<uint32_t>(index);
+    const uint64_t bytes = std::min(step, from.size() - at);
+    // One that nothing was ever recorded in is over.
+    TRY_CUDA(cudaEventSynchronize(copied_[now % kStagingHalves]));
+    std::memcpy(half(now).data(), from.data() + at, bytes);
+    TRY_CUDA(cudaMemcpyAsync(to + at, half(now).data(), bytes, cudaMemcpyHostToDevice, beside_));
+    TRY_CUDA(cudaEventRecord(copied_[now % kStagingHalves], beside_));
+  }
+  return cuda_status(cudaStreamSynchronize(beside_), "copying a state");
+}
+
+Status KeptStates::move_page(std::span<std::byte* const> arrays, uint32_t page, uint32_t tokens,
+                             StateDirection direction) {
+  uint32_t count = 0;
+  for (const StateLayout::Piece& piece : layout_.page_pieces(page, tokens)) {
+    pieces_.span()[count++] = {
+        .array = arrays[piece.array] + piece.at, .offset = piece.offset, .bytes = piece.bytes};
+  }
+  move_pieces({.pieces = pieces_.data(), .count = count, .blob = half(0).data(), .direction = direction},
+              beside_);
+  TRY_CUDA(cudaGetLastError());
+  return cuda_status(cudaStreamSynchronize(beside_), "copying a state");
 }
 
 Status KeptStates::read_page(std::span<std::byte* const> arrays, uint32_t page, uint32_t tokens,
                              std::span<std::byte> to) {
   CHECK(to.size() == layout_.page_bytes(), "{} bytes for a page of {}", to.size(), layout_.page_bytes());
-  std::ranges::fill(to, std::byte{0});
-  Copies copies(beside_);
-  copy_state(layout_.page_pieces(page, tokens), arrays, to.data(), StateDirection::kToBlob, copies);
-  return copies.finish();
+  const bool full = tokens / kStatePageTokens > page;
+  if (!full || !staging_is_zero_) std::ranges::fill(half(0), std::byte{0});
+  staging_is_zero_ = full;
+  TRY_OK(move_page(arrays, page, tokens, StateDirection::kToBlob));
+  std::memcpy(to.data(), half(0).data(), to.size());
+  return {};
 }
 
 Status KeptStates::write_page(std::span<std::byte* const> arrays, uint32_t page, uint32_t tokens,
                               std::span<const std::byte> from) {
   CHECK(from.size() == layout_.page_bytes(), "{} bytes for a page of {}", from.size(), layout_.page_bytes());
-  Copies copies(beside_);
-  // Only read from in this direction.
-  copy_state(layout_.page_pieces(page, tokens), arrays, const_cast<std::byte*>(from.data()),
-             StateDirection::kFromBlob, copies);
-  return copies.finish();
+  staging_is_zero_ = false;
+  std::memcpy(half(0).data(), from.data(), from.size());
+  return move_page(arrays, page, tokens, StateDirection::kFromBlob);
 }
 
 }  // namespace strata::gpu_worker::cuda
