@@ -106,10 +106,14 @@ void stop_exchanges(const std::shared_ptr<ExchangeActor>& exchanges) {
   stopped->get_future().wait_until(deadline);
 }
 
+// The gpu-worker is mostly told to stop at the same time, and parks what it still has.
+constexpr std::chrono::milliseconds kGpuWorkerPatience{600};
+
 // Writes what waits to be written, as far as the time allows, and gives the memory back.
 void stop_snapshots(const std::shared_ptr<SnapshotActor>& snapshots) {
   auto stopped = std::make_shared<std::promise<void>>();
-  actor::tell(snapshots, SnapshotActor::Stop{[stopped] { stopped->set_value(); }});
+  actor::tell(snapshots, SnapshotActor::Stop{.reply = [stopped] { stopped->set_value(); },
+                                             .gpu_worker_patience = kGpuWorkerPatience});
   stopped->get_future().wait_for(kStopTimeout);
 }
 

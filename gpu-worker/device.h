@@ -18,6 +18,7 @@
 
 namespace strata::gpu_worker {
 
+class PagesGate;
 class ResidentTable;
 struct DispatchCounters;
 
@@ -48,6 +49,10 @@ struct DeviceRow {
   bool is_prompt =
       false;  // read by the prompt path; generated tokens are committed by the window path (numbers contract)
   SampleRequest sample;
+  // Of the row's sequence, the same for all its rows: pages that may still be on their way. Waited for before
+  // the first layer that touches pages. If they never come the row's result means nothing, and that of other
+  // sequences' rows is what it would have been. Null: they are there.
+  const PagesGate* pages = nullptr;
 };
 
 // The answer to a row with a SampleRequest.
@@ -90,13 +95,15 @@ class Device {
   // --- Keeping states (docs/conversations.md). Between two windows:
   // Copies the fixed part of the sequence's state into one of the slots that the plan has for that.
   virtual void capture(SequenceId from, uint32_t slot) = 0;
-  // The sequence goes on behind its first `tokens` tokens, whose pages it has, with the slot's fixed part.
+  // The sequence goes on behind its first `tokens` tokens, whose pages it has or gets before its gate opens,
+  // with the slot's fixed part.
   virtual void restore(SequenceId to, uint32_t slot, uint32_t tokens) = 0;
   // Gives `to` the pages of the first `tokens` tokens of `from`.
   virtual void copy_pages(SequenceId from, SequenceId to, uint32_t tokens) = 0;
   // Between the device and host memory, of state_layout()'s sizes; returns when the bytes are there. From one
   // thread at a time, also beside windows: then of tokens that the sequence has read before the window, and
-  // to sequences that are not in it. `tokens`: the sequence's length, which the last page may not reach.
+  // to sequences that are not in it, or whose rows have a gate that has not opened. `tokens`: the sequence's
+  // length, which the last page may not reach.
   virtual Status read_slot(uint32_t slot, std::span<std::byte> to) = 0;
   virtual Status write_slot(uint32_t slot, std::span<const std::byte> from) = 0;
   virtual Status read_page(SequenceId from, uint32_t page, uint32_t tokens, std::span<std::byte> to) = 0;

@@ -61,6 +61,7 @@ class GenerateStream final : public rpc::StreamWriter<v1::GenerateResponse>, pub
     progress.set_total(progressed.total);
     progress.set_cached(progressed.cached);
     progress.set_processed(progressed.processed);
+    progress.set_kept(progressed.kept);
     send(std::move(response));
   }
   void write(const TokenChosen& chosen) {

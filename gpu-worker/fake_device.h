@@ -11,13 +11,16 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu-worker/device.h"
 #include "gpu-worker/expert_dispatch.h"
 #include "gpu-worker/generation.h"
+#include "gpu-worker/pages_gate.h"
 #include "gpu-worker/resident_table.h"
 #include "services/base/check.h"
 #include "services/shm/arena.h"
@@ -89,7 +92,7 @@ class FakeDevice final : public Device {
     for (uint32_t index = 0; index < sequences_.size(); ++index) {
       Sequence& sequence = sequences_[index];
       if (sequence.open) continue;
-      sequence = {.open = true, .generation = sequence.generation + 1, .fed = {}};
+      sequence = {.open = true, .generation = sequence.generation + 1, .fed = {}, .restored = {}};
       // Whoever copies pages beside windows finds them where they are.
       sequence.fed.reserve(kFedMax);
       return SequenceId{index, sequence.generation};
@@ -104,7 +107,9 @@ class FakeDevice final : public Device {
     Window window;
     for (uint32_t index = 0; index < rows.size(); ++index) {
       const DeviceRow& row = rows[index];
-      Sequence& sequence = at(row.sequence);
+      // A row whose pages never come is computed all the same.
+      if (row.pages != nullptr && !row.pages->wait().ok()) at(row.sequence).restored.reset();
+      Sequence& sequence = settled(row.sequence);
       sequence.fed.push_back(row.token);
       bool wants = row.sample.params != nullptr;
       window.push_back({row.sequence.index, row.token, row.is_prompt, wants, row.sample.position});
@@ -132,18 +137,16 @@ class FakeDevice final : public Device {
             static_cast<uint16_t>((token + static_cast<int32_t>(layer) + 1) % 8)};
   }
   std::span<const uint16_t> routed() const override { return routed_; }
-  // The fixed part is the number and hash of all tokens fed, a page the tokens themselves.
+  // The fixed part is the number and hash of all tokens fed, a page the tokens themselves. They are compared
+  // when the state is used: pages may come after the rest.
   void capture(SequenceId from, uint32_t slot) override {
-    std::memcpy(slots_.at(slot).data(), fixed_of(at(from)).data(), layout_.fixed_bytes());
+    std::memcpy(slots_.at(slot).data(), fixed_of(settled(from)).data(), layout_.fixed_bytes());
   }
   void restore(SequenceId to, uint32_t slot, uint32_t tokens) override {
-    Sequence& sequence = at(to);
-    CHECK(tokens <= sequence.fed.size(), "{} tokens of {}", tokens, sequence.fed.size());
-    sequence.fed.resize(tokens);
-    CHECK(fixed_of(sequence) == slots_.at(slot), "the slot holds the state behind other tokens");
+    at(to).restored = Restored{.fixed = slots_.at(slot), .tokens = tokens};
   }
   void copy_pages(SequenceId from, SequenceId to, uint32_t tokens) override {
-    const std::vector<int32_t>& fed = at(from).fed;
+    const std::vector<int32_t>& fed = settled(from).fed;
     CHECK(tokens <= fed.size(), "{} tokens of {}", tokens, fed.size());
     at(to).fed.assign(fed.begin(), fed.begin() + tokens);
   }
@@ -162,6 +165,7 @@ class FakeDevice final : public Device {
     return {};
   }
   Status write_page(SequenceId to, uint32_t page, uint32_t tokens, std::span<const std::byte> from) override {
+    if (on_write_page) on_write_page(page);
     std::vector<int32_t>& fed = at(to).fed;
     for (const StateLayout::Piece& piece : layout_.page_pieces(page, tokens)) {
       fed.resize(std::max<std::size_t>(fed.size(), (piece.at + piece.bytes) / sizeof(int32_t)));
@@ -185,7 +189,7 @@ class FakeDevice final : public Device {
   const DispatchCounters& dispatch_counters() const override { return counters_; }
   std::string activity() const override { return "fake device"; }
 
-  const std::vector<int32_t>& fed(SequenceId id) { return at(id).fed; }
+  const std::vector<int32_t>& fed(SequenceId id) { return settled(id).fed; }
   uint32_t open_sequences() const {
     uint32_t count = 0;
     for (const Sequence& sequence : sequences_) count += sequence.open ? 1 : 0;
@@ -193,18 +197,24 @@ class FakeDevice final : public Device {
   }
 
   std::vector<Window> windows;
-  std::function<void()> on_window;  // before each window, on the loop's thread
-  int32_t breaks_at_token = 0;      // logits after this token are not usable
-  uint32_t multiple = 1;            // what prompt_multiple() says
+  std::function<void()> on_window;                   // before each window, on the loop's thread
+  std::function<void(uint32_t page)> on_write_page;  // before each, on the thread that writes
+  int32_t breaks_at_token = 0;                       // logits after this token are not usable
+  uint32_t multiple = 1;                             // what prompt_multiple() says
   Status next_status;
   StageSeconds stages{};
 
  private:
   static constexpr std::size_t kFedMax = 8192;
+  struct Restored {
+    std::vector<std::byte> fixed;
+    uint32_t tokens = 0;
+  };
   struct Sequence {
     bool open = false;
     uint32_t generation = 0;
     std::vector<int32_t> fed;
+    std::optional<Restored> restored;
   };
   template <class T>
   static T must(Result<T> result) {
@@ -217,6 +227,16 @@ class FakeDevice final : public Device {
     return sequence;
   }
 
+  Sequence& settled(SequenceId id) {
+    Sequence& sequence = at(id);
+    if (const auto restored = std::exchange(sequence.restored, std::nullopt)) {
+      CHECK(restored->tokens <= sequence.fed.size(), "{} tokens of {}", restored->tokens,
+            sequence.fed.size());
+      sequence.fed.resize(restored->tokens);
+      CHECK(fixed_of(sequence) == restored->fixed, "the slot holds the state behind other tokens");
+    }
+    return sequence;
+  }
   std::vector<std::byte> fixed_of(const Sequence& sequence) const {
     const std::array<uint64_t, 2> known = {sequence.fed.size(), fake_hash(sequence.fed)};
     std::vector<std::byte> fixed(layout_.fixed_bytes());

@@ -49,6 +49,7 @@ struct PromptProgressed {
   uint32_t total = 0;
   uint32_t cached = 0;
   uint32_t processed = 0;
+  uint32_t kept = 0;  // the furthest state that was kept on the way lies behind so many of its tokens
 };
 
 struct TokenChosen {

@@ -11,6 +11,16 @@ namespace strata::gpu_worker {
 
 using snapshot::SnapshotKind;
 
+namespace {
+
+// So many requests after a conversation was pushed out by another, the next one is expected to be, too.
+constexpr uint64_t kCrowdedFor = 4;
+// Tokens from the checkpoint before, from which on one that may be lost is worth the copying: below, parking
+// would cost every step of an agent more than reading it again costs once.
+constexpr uint32_t kEndangeredTokensMin = 256;
+
+}  // namespace
+
 // --- locks
 
 bool KeptSequences::locked(SequenceId id) const {
@@ -41,8 +51,13 @@ void KeptSequences::set_parking(bool possible) {
   for (Checkpoint& checkpoint : checkpoints_) checkpoint.parked = false;
 }
 
+// There are more conversations than places. Whoever comes next would wait for what is not parked until then.
+bool KeptSequences::crowded() const {
+  return leaving_ || (pushed_out_ && served_ - *pushed_out_ <= kCrowdedFor);
+}
+
 bool KeptSequences::can_be_parked(const Record& record) const {
-  return parking_ && !record.running && !record.closing && !record.name_space.is_zero();
+  return parking_ && !record.closing && !record.name_space.is_zero();
 }
 
 KeptSequences::Checkpoint* KeptSequences::unparked_checkpoint(const Record& record) {
@@ -51,8 +66,9 @@ KeptSequences::Checkpoint* KeptSequences::unparked_checkpoint(const Record& reco
   return found == checkpoints_.end() ? nullptr : &*found;
 }
 
+// Nothing of the next turn's beginning, and of those before, is lost with it.
 bool KeptSequences::settled(const Record& record) const {
-  if (!can_be_parked(record)) return true;
+  if (record.running || !can_be_parked(record)) return true;
   return record.parked && std::ranges::none_of(checkpoints_, [&](const Checkpoint& each) {
            return each.owner == record.id && !each.parked;
          });
@@ -69,16 +85,22 @@ const KeptSequences::Record* KeptSequences::next_unsettled() const {
   return next;
 }
 
-std::optional<KeptSequences::Clock::time_point> KeptSequences::next_idle_since() const {
+std::optional<KeptSequences::Clock::time_point> KeptSequences::next_due(Clock::duration idle) const {
   const Record* next = next_unsettled();
   if (next == nullptr) return std::nullopt;
-  return next->in_the_way ? Clock::time_point() : next->idle_since;
+  if (next->in_the_way) return Clock::time_point();
+  return next->idle_since + (crowded() ? Clock::duration() : idle);
 }
 
-std::optional<KeptSequences::ToPark> KeptSequences::next_to_park(Clock::time_point idle_since) {
-  const Record* next = next_unsettled();
-  if (next == nullptr || (!next->in_the_way && next->idle_since > idle_since)) return std::nullopt;
-  Record& record = record_of(next->id);
+std::optional<KeptSequences::ToPark> KeptSequences::next_to_park(Clock::time_point now,
+                                                                 Clock::duration idle) {
+  const auto due = next_due(idle);
+  if (!due || *due > now) {
+    const Checkpoint* endangered = endangered_checkpoint();
+    if (endangered == nullptr) return std::nullopt;
+    return park_checkpoint(record_of(endangered->owner), *endangered);
+  }
+  Record& record = record_of(next_unsettled()->id);
   Checkpoint* unparked = unparked_checkpoint(record);
   // The end is worth most. But where it would cost a checkpoint its slot, that one is copied first.
   if (!record.parked && (unparked == nullptr || unused_slot())) {
@@ -86,6 +108,21 @@ std::optional<KeptSequences::ToPark> KeptSequences::next_to_park(Clock::time_poi
   }
   if (unparked == nullptr) return std::nullopt;  // all slots are being copied
   return park_checkpoint(record, *unparked);
+}
+
+// The slots of checkpoints go to others while their sequence still runs, or has just ended.
+const KeptSequences::Checkpoint* KeptSequences::endangered_checkpoint() const {
+  const bool all_slots_taken = !unused_slot();
+  if (!parking_ || (!crowded() && !all_slots_taken)) return nullptr;
+  const Checkpoint* next = nullptr;
+  for (const Checkpoint& each : checkpoints_) {
+    const Record& record = *std::ranges::find(records_, each.owner, &Record::id);
+    // What is known of an answer's tokens before its end is not all that a parked state has to say.
+    if (each.parked || each.in_answer || slot_locked(each.slot) || !can_be_parked(record)) continue;
+    if (!crowded() && tokens_behind_previous(each) < kEndangeredTokensMin) continue;
+    if (next == nullptr || value(each) < value(*next)) next = &each;  // it would go first
+  }
+  return next;
 }
 
 KeptSequences::ToPark KeptSequences::park_end(Record& record, uint32_t slot) {
@@ -147,7 +184,8 @@ void KeptSequences::restored(const Lock& lock, std::span<const int32_t> tokens,
   record.tokens.assign(tokens.begin(), tokens.end());
   record.generated = std::move(generated);
   record.reused = count;
-  unlock(lock);
+  record.used = begun_;
+  ++served_;
 }
 
 // --- telling

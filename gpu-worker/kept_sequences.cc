@@ -56,6 +56,7 @@ Result<KeptSequences::Begun> KeptSequences::begin(std::span<const int32_t> token
   record.used = begun_;
   record.reused = begun.reused;
   record.in_the_way = false;
+  ++served_;
   return begun;
 }
 
@@ -140,6 +141,7 @@ Result<SequenceId> KeptSequences::open(std::optional<SequenceId> spared, Patienc
       victim->in_the_way = true;
       return fail(Code::kUnavailable, "the sequence that has to go is not parked yet");
     }
+    pushed_out_ = served_;
     close(victim->id);
     id = device_.open_sequence();
     // It is being copied: closed in a moment.
@@ -149,7 +151,7 @@ Result<SequenceId> KeptSequences::open(std::optional<SequenceId> spared, Patienc
   return id;
 }
 
-void KeptSequences::checkpoint(SequenceId id, std::span<const int32_t> tokens, SnapshotKind kind) {
+bool KeptSequences::checkpoint(SequenceId id, std::span<const int32_t> tokens, SnapshotKind kind) {
   Record& record = record_of(id);
   const auto count = static_cast<uint32_t>(tokens.size());
   CHECK(record.tokens.size() <= count, "a checkpoint behind {} tokens, {} are known", count,
@@ -159,15 +161,16 @@ void KeptSequences::checkpoint(SequenceId id, std::span<const int32_t> tokens, S
   for (Checkpoint& made : checkpoints_) {
     if (made.owner == id && made.tokens == count) {
       made.used = begun_;
-      return;
+      return true;
     }
   }
   const std::optional<uint32_t> slot = free_slot();
-  if (!slot) return;
+  if (!slot) return false;
   changed_ = true;
   device_.capture(id, *slot);
   checkpoints_.push_back(
       {.state = ++last_state_, .slot = *slot, .owner = id, .tokens = count, .kind = kind, .used = begun_});
+  return true;
 }
 
 void KeptSequences::checkpoint_answer(SequenceId id, std::span<const int32_t> tokens) {
@@ -210,14 +213,19 @@ std::optional<uint32_t> KeptSequences::free_slot() {
   return slot;
 }
 
-// The tokens that would have to be read again without it, less with every sequence begun since its last use.
-double KeptSequences::value(const Checkpoint& checkpoint) const {
+// That would have to be read again without it.
+uint32_t KeptSequences::tokens_behind_previous(const Checkpoint& checkpoint) const {
   uint32_t before = 0;
   for (const Checkpoint& other : checkpoints_) {
     if (other.owner == checkpoint.owner && other.tokens < checkpoint.tokens)
       before = std::max(before, other.tokens);
   }
-  const double tokens = (checkpoint.tokens - before) * (checkpoint.parked ? kParkedValue : 1);
+  return checkpoint.tokens - before;
+}
+
+// Less with every sequence begun since its last use.
+double KeptSequences::value(const Checkpoint& checkpoint) const {
+  const double tokens = tokens_behind_previous(checkpoint) * (checkpoint.parked ? kParkedValue : 1);
   return tokens / static_cast<double>(1 + begun_ - checkpoint.used);
 }
 

@@ -50,8 +50,8 @@ class KeptSequences {
   uint32_t known(std::span<const int32_t> tokens, const snapshot::Hash128& name_space);
 
   // The sequence has read exactly `tokens`, and keeps a state of them. When all slots are taken the least
-  // valuable checkpoint goes.
-  void checkpoint(SequenceId id, std::span<const int32_t> tokens, snapshot::SnapshotKind kind);
+  // valuable checkpoint goes. False: all slots are being copied.
+  bool checkpoint(SequenceId id, std::span<const int32_t> tokens, snapshot::SnapshotKind kind);
   // The same within an answer, in case it is to end before what was generated: the last two are kept.
   void checkpoint_answer(SequenceId id, std::span<const int32_t> tokens);
 
@@ -71,6 +71,8 @@ class KeptSequences {
   };
   void unlock(const Lock& lock);
 
+  // All that is kept goes soon: nothing waits until it has been left alone.
+  void leave() { leaving_ = true; }
   // From now on states are (not) copied out before they go; nothing counts as parked any more.
   void set_parking(bool possible);
   struct ToPark {
@@ -78,17 +80,19 @@ class KeptSequences {
     Lock lock;
     StateToPark what;  // without its cost
   };
-  // A state of a sequence that is in the way, or else of one that has been left alone since before
-  // `idle_since`; locked.
-  std::optional<ToPark> next_to_park(Clock::time_point idle_since);
-  // Since when the one that is next has been left alone; the epoch if it is in the way.
-  std::optional<Clock::time_point> next_idle_since() const;
+  // What is parked next; locked. First of a sequence that is in the way, then of one that has been left alone
+  // for `idle`, or at all while newcomers push others out; last, checkpoints that may be gone before their
+  // sequence is left alone.
+  std::optional<ToPark> next_to_park(Clock::time_point now, Clock::duration idle);
+  // When the next sequence is due; the epoch: it is in the way.
+  std::optional<Clock::time_point> next_due(Clock::duration idle) const;
   void set_parked(uint64_t state);  // or it never can be
 
   // --- Restoring. A sequence and a slot to copy a state into; both locked. Errors as begin().
   Result<Lock> place(std::span<const int32_t> tokens, const snapshot::Hash128& name_space,
                      uint32_t shared_tokens, Patience patience);
-  // The lock's slot and the sequence's pages hold the state behind these tokens. Ends the lock.
+  // The lock's slot holds the fixed part of the state behind these tokens; the sequence's pages follow until
+  // the lock ends.
   void restored(const Lock& lock, std::span<const int32_t> tokens,
                 std::vector<snapshot::TokenRange> generated);
 
@@ -140,15 +144,18 @@ class KeptSequences {
   std::optional<uint32_t> free_slot();
   std::optional<uint32_t> unused_slot() const;
   bool slot_locked(uint32_t slot) const;
+  uint32_t tokens_behind_previous(const Checkpoint& checkpoint) const;
   double value(const Checkpoint& checkpoint) const;
   bool locked(SequenceId id) const;
   void interrupt(SequenceId id);
+  bool crowded() const;
   bool can_be_parked(const Record& record) const;
   bool settled(const Record& record) const;
   Lock lock(SequenceId id, uint32_t slot);
   ToPark park_end(Record& record, uint32_t slot);
   ToPark park_checkpoint(const Record& record, const Checkpoint& checkpoint);
   Checkpoint* unparked_checkpoint(const Record& record);
+  const Checkpoint* endangered_checkpoint() const;
   const Record* next_unsettled() const;
   bool shared(const Record& record, const Checkpoint& checkpoint) const {
     return checkpoint.tokens <= record.shared_tokens;
@@ -159,8 +166,11 @@ class KeptSequences {
   std::vector<Checkpoint> checkpoints_;
   std::vector<Lock> locks_;
   uint64_t begun_ = 0;
+  uint64_t served_ = 0;                 // those that got a sequence
+  std::optional<uint64_t> pushed_out_;  // served_ when a kept one went for a newcomer
   uint64_t last_state_ = 0;
   bool parking_ = false;
+  bool leaving_ = false;
   bool changed_ = false;                            // something to tell, perhaps
   std::unordered_map<uint64_t, StateSource> told_;  // what take_changes() said last
   std::unordered_set<uint64_t> taken_;              // since then

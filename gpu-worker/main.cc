@@ -40,6 +40,9 @@
 namespace strata::gpu_worker {
 namespace {
 
+// What is parked when the process stops has so long: the supervisor gives it a second in all.
+constexpr std::chrono::milliseconds kParkAtStop{400};
+
 // What is known once the file has been read and the memory planned; nothing large has been allocated yet.
 struct Loaded {
   model::ModelWeights weights;
@@ -209,6 +212,7 @@ Status run(const rpc::ProcessContext& context) {
        .cpu = window_loop.cpu,
        .store = &parked,
        .park_after = std::chrono::milliseconds(settings.conversations_park_after_ms()),
+       .park_at_stop = kParkAtStop,
        .on_restored = [&seconds = restore_seconds(*metrics)](double each) { seconds.Observe(each); },
        .on_states = [&states](const std::vector<StateChange>& changes) { states.apply(changes); }});
 

@@ -1,9 +1,13 @@
 #pragma once
 // For tests: a sequence's state taken out of a device and brought into another.
 
+#include <chrono>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "gpu-worker/device.h"
+#include "gpu-worker/pages_gate.h"
 #include "services/base/check.h"
 
 namespace strata::gpu_worker::state_tests {
@@ -49,6 +53,35 @@ inline RowChoice feed(Device& device, SequenceId id, std::span<const int32_t> to
     const Status status = device.run_window(rows, choices);
     CHECK(status.ok(), "{}", status.message());
   }
+  return choices.at(0);
+}
+
+// Into an open sequence, whose next tokens [state.tokens, tokens.size()) are read in one window meanwhile:
+// the pages come when that window waits for them.
+inline RowChoice bring_in_under_a_window(Device& device, SequenceId id, const OutsideState& state,
+                                         std::span<const int32_t> tokens,
+                                         const model::SamplingParams& sampling, uint32_t slot = 0) {
+  CHECK(device.write_slot(slot, state.fixed).ok());
+  device.restore(id, slot, state.tokens);
+  PagesGate gate;
+  std::thread copier([&] {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (device.activity().find("waiting for pages") == std::string::npos) {
+      CHECK(std::chrono::steady_clock::now() < deadline, "{}", device.activity());
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    for (uint32_t page = 0; page < state.pages.size(); ++page)
+      CHECK(device.write_page(id, page, state.tokens, state.pages[page]).ok());
+    gate.open({});
+  });
+  std::vector<DeviceRow> rows;
+  for (std::size_t i = state.tokens; i < tokens.size(); ++i)
+    rows.push_back({.sequence = id, .token = tokens[i], .is_prompt = true, .sample = {}, .pages = &gate});
+  rows.back().sample = {.params = &sampling, .position = tokens.size(), .prompt = {}, .generated = {}};
+  std::vector<RowChoice> choices;
+  const Status status = device.run_window(rows, choices);
+  copier.join();
+  CHECK(status.ok(), "{}", status.message());
   return choices.at(0);
 }
 

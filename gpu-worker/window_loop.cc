@@ -94,6 +94,8 @@ void WindowLoop::run() {
     boundary(taken);
     if (stopping) {
       scheduler_.end_all(Status(Code::kUnavailable, "the engine is stopping"), events_);
+      post_.post(events_);  // nobody waits for what follows
+      park_rest();
     } else if (!scheduler_.idle()) {
       // Replies to changes and first events go out before the window, not after it.
       post_.post(events_);
@@ -111,6 +113,15 @@ void WindowLoop::wait(std::unique_lock<std::mutex>& lock) {
     wake_.wait_until(lock, *at, due);
   } else {
     wake_.wait(lock, due);
+  }
+}
+
+void WindowLoop::park_rest() {
+  const auto deadline = Clock::now() + options_.park_at_stop;
+  while (scheduler_.park_rest(events_)) {
+    std::unique_lock lock(mutex_);
+    if (!wake_.wait_until(lock, deadline, [this] { return woken_; })) return;
+    woken_ = false;
   }
 }
 

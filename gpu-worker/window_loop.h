@@ -31,6 +31,7 @@ struct WindowLoopOptions {
   // As in WindowSchedulerOptions.
   ParkedStore* store = nullptr;
   std::chrono::milliseconds park_after{0};
+  std::chrono::milliseconds park_at_stop{0};
   std::function<void(double)> on_restored = {};
   std::function<void(std::vector<StateChange>)> on_states = {};
 };
@@ -55,7 +56,8 @@ class WindowLoop {
   Status begin_recording(std::shared_ptr<RoutingLog> log, std::function<void()> then);
   Status end_recording(std::shared_ptr<RoutingLog> log, std::function<void()> then);
 
-  // Ends running generations with kUnavailable, applies what is in the inbox, delivers all events and joins.
+  // Ends running generations with kUnavailable, applies what is in the inbox, parks what is kept and not
+  // parked yet, for as long as park_at_stop at most, delivers all events and joins.
   void stop();
 
   const LoopCounters& counters() const { return counters_; }
@@ -77,6 +79,7 @@ class WindowLoop {
   void wait(std::unique_lock<std::mutex>& lock);
   void wake();
   void boundary(Inbox& inbox);
+  void park_rest();
   template <class Add>
   Status enqueue(Add add);
 

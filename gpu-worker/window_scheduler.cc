@@ -114,11 +114,12 @@ Result<std::optional<KeptSequences::Begun>> WindowScheduler::restore(Arrival& ar
     if (!number) return without(number.error().message());
     arrival.restoring = *number;
   }
-  const auto done = parking_->take_restored(*arrival.restoring);
+  auto done = parking_->take_restored(*arrival.restoring);
   if (!done) return std::nullopt;
   arrival.restoring.reset();
   if (!done->status.ok()) return without(done->status.message());
   arrival.restored = true;
+  arrival.running->pages = std::move(done->pages);
   return KeptSequences::Begun{done->sequence, request.parked_tokens,
                               done->from_disk ? ReuseSource::kDisk : ReuseSource::kRam};
 }
@@ -129,7 +130,7 @@ void WindowScheduler::begin(std::unique_ptr<Running> running, const KeptSequence
   running->fed = running->reused = begun.reused;
   running->source = begun.source;
   running->checkpoints = checkpoints_of(*running);
-  events.push_back({running->generation->listener(), progress(*running), {}});
+  if (running->pages == nullptr) events.push_back({running->generation->listener(), progress(*running), {}});
   const uint32_t max_tokens = running->generation->request().max_tokens;
   Running& admitted = *running_.emplace_back(std::move(running));
   // A resubmitted answer may have been complete but for its last event.
@@ -151,6 +152,13 @@ void WindowScheduler::step(std::vector<PostedEvent>& events) {
   }
   if (parking_) parking_->park_next(stepped_);
   tell_states(events);
+}
+
+bool WindowScheduler::park_rest(std::vector<PostedEvent>& events) {
+  if (!parking_) return false;
+  sequences_.leave();
+  step(events);
+  return parking_->parks();
 }
 
 std::optional<WindowScheduler::Clock::time_point> WindowScheduler::wakes_at() const {
@@ -211,20 +219,55 @@ void WindowScheduler::run_window(std::vector<PostedEvent>& events) {
   }
   if (recording_ != nullptr) log_routing(events);
   auto choice = choices_.begin();
-  for (const Part& part : parts_) {
-    Running& running = *part.running;
-    running.fed += part.rows;
-    if (!part.decode && running.fed <= running.prompt_count) {
-      events.push_back({running.generation->listener(), progress(running), {}});
-    }
-    take_checkpoint(running);
-    if (running.fed < running.tokens.size()) continue;
-    CHECK(choice != choices_.end() && choice->row == part.first_row + part.rows - 1, "row {} has no choice",
-          part.first_row + part.rows - 1);
-    take_choice(running, *choice++, events);
-  }
+  for (const Part& part : parts_) end_part(part, choice, events);
   count_window(Clock::now() - begin);
   sweep();
+}
+
+void WindowScheduler::end_part(const Part& part, std::vector<RowChoice>::iterator& choice,
+                               std::vector<PostedEvent>& events) {
+  Running& running = *part.running;
+  RowChoice* chosen = nullptr;
+  if (running.fed + part.rows == running.tokens.size()) {
+    CHECK(choice != choices_.end() && choice->row == part.first_row + part.rows - 1, "row {} has no choice",
+          part.first_row + part.rows - 1);
+    chosen = &*choice++;
+  }
+  if (!pages_came(running, events)) return;
+  running.fed += part.rows;
+  take_checkpoint(running);
+  if (!part.decode && running.fed <= running.prompt_count) {
+    events.push_back({running.generation->listener(), progress(running), {}});
+  }
+  if (chosen != nullptr) take_choice(running, *chosen, events);
+}
+
+// False: the window has read on from something that is no state.
+bool WindowScheduler::pages_came(Running& running, std::vector<PostedEvent>& events) {
+  if (running.pages == nullptr) return true;
+  const Status status = std::exchange(running.pages, nullptr)->wait();
+  if (status.ok()) {
+    events.push_back({running.generation->listener(), progress(running), {}});
+  } else {
+    arrive_again(running, status);
+  }
+  return status.ok();
+}
+
+// From the next best state. Nothing has been said yet.
+void WindowScheduler::arrive_again(Running& running, const Status& why) {
+  sequences_.close(running.sequence);
+  auto again = std::make_unique<Running>();
+  again->generation = std::exchange(running.generation, nullptr);
+  again->number = running.number;
+  again->prompt_count = running.prompt_count;
+  again->tokens = std::move(running.tokens);
+  again->not_restored = why.message();
+  again->admitted = again->first_window = running.admitted;
+  arrivals_.push_back({.running = std::move(again),
+                       .patient_until = options_.now() + kPatience,
+                       .restoring = {},
+                       .restored = true});
 }
 
 // Before the events of the window: whoever hears of the last token finds its rows on their way.
@@ -278,7 +321,8 @@ void WindowScheduler::add_rows(Running& running, uint32_t count, bool decode) {
     DeviceRow row{.sequence = running.sequence,
                   .token = running.tokens[index],
                   .is_prompt = index < running.prompt_count,
-                  .sample = {}};
+                  .sample = {},
+                  .pages = running.pages.get()};
     if (index + 1 == running.tokens.size()) {
       std::span<const int32_t> tokens(running.tokens);
       row.sample = {.params = &running.generation->request().sampling,
@@ -360,20 +404,22 @@ void WindowScheduler::take_checkpoint(Running& running) {
   if (running.next_checkpoint == running.checkpoints.size()) return;
   const CheckpointWish& wish = running.checkpoints[running.next_checkpoint];
   if (wish.tokens != running.fed) return;
-  sequences_.checkpoint(running.sequence, std::span(running.tokens).first(running.fed), wish.kind);
+  if (sequences_.checkpoint(running.sequence, std::span(running.tokens).first(running.fed), wish.kind))
+    running.kept = running.fed;
   ++running.next_checkpoint;
 }
 
 PromptProgressed WindowScheduler::progress(const Running& running) {
   return {.total = running.prompt_count,
           .cached = std::min(running.reused, running.prompt_count),
-          .processed = std::min(running.fed, running.prompt_count)};
+          .processed = std::min(running.fed, running.prompt_count),
+          .kept = running.kept};
 }
 
 void WindowScheduler::end(Running& running, GenerationEvent event, std::vector<PostedEvent>& events,
                           State state) {
   // Given back before it is reported: whoever hears of the end may submit the next request at once.
-  if (state == State::kGood) {
+  if (state == State::kGood && running.pages == nullptr) {
     sequences_.keep(running.sequence, std::span(running.tokens).first(running.fed), running.prompt_count,
                     options_.now());
   } else {

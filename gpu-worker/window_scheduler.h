@@ -9,7 +9,8 @@
 // begins alike reads only the rest (kept_sequences.h); chunks end where a checkpoint is wanted.
 //
 // A generation whose state is parked, or whose place is taken by a conversation that is not parked yet,
-// arrives: it waits for the copy while the others' windows go on.
+// arrives: it waits for the copy while the others' windows go on. Of a parked state it waits for the fixed
+// part only; its first window is computed while the pages come, and counts if all of them did.
 
 #include <chrono>
 #include <cstdint>
@@ -55,6 +56,8 @@ class WindowScheduler {
   void end_all(const Status& why, std::vector<PostedEvent>& events);
   // After those: goes on with what waits for copies, and begins new ones.
   void step(std::vector<PostedEvent>& events);
+  // After end_all(), again and again: parks what is kept. False: nothing is left to do, or it cannot be done.
+  bool park_rest(std::vector<PostedEvent>& events);
   // When the next step() is due, if nothing wakes the loop before.
   std::optional<Clock::time_point> wakes_at() const;
 
@@ -80,8 +83,10 @@ class WindowScheduler {
     uint32_t reused = 0;          // of those, what it had seen before
     ReuseSource source = ReuseSource::kNone;
     std::string not_restored;
+    std::shared_ptr<const PagesGate> pages;   // of the state it goes on from, until the first window is over
     std::vector<CheckpointWish> checkpoints;  // to be taken on the way
     std::size_t next_checkpoint = 0;          // of them
+    uint32_t kept = 0;                        // the last that was taken, in tokens
     Clock::time_point admitted;
     Clock::time_point first_window;  // end of catching up
     bool caught_up = false;
@@ -92,7 +97,7 @@ class WindowScheduler {
   struct Arrival {
     std::unique_ptr<Running> running;
     Clock::time_point patient_until;    // for others to be parked first
-    std::optional<uint64_t> restoring;  // Parking::restore()
+    std::optional<uint64_t> restoring;  // Parking::restore(), until it has the state
     bool restored = false;              // or it never will be
   };
   struct Part {  // what one sequence has in the window
@@ -117,6 +122,9 @@ class WindowScheduler {
   Running* next_catching_up();
   uint32_t chunk_rows(const Running& running) const;
   void take_choice(Running& running, RowChoice& choice, std::vector<PostedEvent>& events);
+  void end_part(const Part& part, std::vector<RowChoice>::iterator& choice, std::vector<PostedEvent>& events);
+  bool pages_came(Running& running, std::vector<PostedEvent>& events);
+  void arrive_again(Running& running, const Status& why);
   static PromptProgressed progress(const Running& running);
   std::vector<CheckpointWish> checkpoints_of(const Running& running) const;
   void take_checkpoint(Running& running);

@@ -278,11 +278,16 @@ TEST_F(WindowSchedulerTest, TheNextTurnReadsOnlyWhatIsNew) {
 TEST_F(WindowSchedulerTest, ChunksEndWhereACheckpointIsWanted) {
   GenerationRequest first = request(prompt_of(20), 2);
   first.checkpoints = {{5, snapshot::SnapshotKind::kRoot}, {16, snapshot::SnapshotKind::kTurn}};
-  admit(first);
+  const auto kept = admit(first);
   run_to_end();
   std::vector<std::size_t> sizes;
   for (const auto& rows : device_.windows) sizes.push_back(rows.size());
   EXPECT_EQ(sizes, (std::vector<std::size_t>{5, 8, 3, 4, 1}));
+  std::vector<uint32_t> said;  // behind how many tokens there is a state
+  for (const GenerationEvent& event : kept.heard->events()) {
+    if (const auto* progress = std::get_if<PromptProgressed>(&event)) said.push_back(progress->kept);
+  }
+  EXPECT_EQ(said, (std::vector<uint32_t>{0, 5, 5, 16, 16}));
 
   auto edited = prompt_of(16);
   edited.insert(edited.end(), {700, 701});

@@ -81,6 +81,7 @@ void SnapshotActor::on(Detach message) {
   if (message.attachment != attached_.number) return;
   attached_.holder = nullptr;
   if (attached_.process->gone()) release_attached();
+  if (std::exchange(awaits_detach_, false)) end_attachment();
 }
 
 void SnapshotActor::give_up_holder(const Status& why) {
@@ -323,15 +324,30 @@ void SnapshotActor::publish() {
 // --- the end
 
 void SnapshotActor::on(Stop message) {
-  stopping_ = std::move(message.reply);
+  stop_asked_ = std::move(message.reply);
+  actor::tell_after(self(), kDrainTimeout, DrainOver{});
+  awaits_detach_ = attached_.holder != nullptr && message.gpu_worker_patience > milliseconds(0);
+  if (awaits_detach_) {
+    actor::tell_after(self(), message.gpu_worker_patience, GpuWorkerPatienceOver{});
+  } else {
+    end_attachment();
+  }
+}
+
+void SnapshotActor::on(GpuWorkerPatienceOver) {
+  if (std::exchange(awaits_detach_, false)) end_attachment();
+}
+
+void SnapshotActor::end_attachment() {
+  stopping_ = std::exchange(stop_asked_, nullptr);
   give_up_holder(fail(Code::kUnavailable, "the cache manager is stopping"));
   if (usable()) pump_writes();
-  actor::tell_after(self(), kDrainTimeout, DrainOver{});
   close_when_drained();
 }
 
 void SnapshotActor::on(DrainOver) {
   drain_over_ = true;
+  if (std::exchange(awaits_detach_, false)) end_attachment();
   close_when_drained();
 }
 

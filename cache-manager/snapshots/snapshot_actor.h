@@ -159,10 +159,12 @@ class SnapshotActor final : public actor::Actor {
     snapshot::Hash128 name_space;  // zero: the one it was exported from
     Reply<Result<snapshot::SnapshotInfo>> reply;
   };
-  // Ends the attachment, writes what waits for as long as kDrainTimeout allows, gives everything up; then
-  // replies.
+  // Waits until the gpu-worker has detached, which parks what it still has when all processes are stopped,
+  // but not longer than `gpu_worker_patience`; ends the attachment, writes what waits and gives everything
+  // up; then replies. Waiting and writing take kDrainTimeout at most.
   struct Stop {
     std::function<void()> reply;
+    std::chrono::milliseconds gpu_worker_patience{0};
   };
   void on(Start);
   void on(Attach message);
@@ -181,6 +183,7 @@ class SnapshotActor final : public actor::Actor {
 
   // Messages to itself.
   struct Tick {};
+  struct GpuWorkerPatienceOver {};
   struct Written {  // from the writer's thread
     snapshot::Ticket ticket = 0;
     Status result;
@@ -188,6 +191,7 @@ class SnapshotActor final : public actor::Actor {
   };
   struct DrainOver {};
   void on(Tick);
+  void on(GpuWorkerPatienceOver);
   void on(Written message);
   void on(DrainOver);
 
@@ -254,6 +258,7 @@ class SnapshotActor final : public actor::Actor {
   void ram_changed();  // after whatever may have removed something
   void disk_changed(const DiskPicture& picture);
   void publish();
+  void end_attachment();
   void close_when_drained();
   double seconds_since(actor::Clock::time_point begin) {
     return std::chrono::duration<double>(executor().now() - begin).count();
@@ -276,7 +281,9 @@ class SnapshotActor final : public actor::Actor {
   std::map<snapshot::Ticket, Write> writing_;
   actor::Clock::time_point write_again_;  // not before: the disk failed
   std::unordered_map<snapshot::SnapshotId, Load, snapshot::Hash128Hasher> loads_;
-  std::function<void()> stopping_;
+  std::function<void()> stop_asked_;  // until the attachment has ended
+  std::function<void()> stopping_;    // then
+  bool awaits_detach_ = false;        // before it ends the attachment
   bool drain_over_ = false;
   bool closing_ = false;
 

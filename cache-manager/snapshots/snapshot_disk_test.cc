@@ -170,6 +170,35 @@ TEST_F(SnapshotDiskTest, StoppingWritesWhatWaits) {
   EXPECT_EQ(room().disk.snapshots, 8u);
 }
 
+// The gpu-worker is told to stop at the same time, and parks what it still has.
+TEST_F(SnapshotDiskTest, StoppingWaitsForWhatTheGpuWorkerStillParks) {
+  start();
+  const auto holder = attach();
+  std::atomic<bool> stopped{false};
+  actor::tell(actor_,
+              SnapshotActor::Stop{.reply = [&] { stopped = true; }, .gpu_worker_patience = kPatience});
+  parked(test_tokens(8));
+  EXPECT_FALSE(stopped);
+  EXPECT_FALSE(holder->end()) << "the attachment goes on";
+  actor::tell(actor_, SnapshotActor::Detach{.attachment = attachment_});
+  ASSERT_TRUE(eventually([&] { return stopped.load(); }));
+  discard();
+  start();
+  attach();
+  EXPECT_EQ(room().disk.snapshots, 1u);
+}
+
+TEST_F(SnapshotDiskTest, StoppingDoesNotWaitForAGpuWorkerThatStays) {
+  start();
+  const auto holder = attach();
+  std::atomic<bool> stopped{false};
+  actor::tell(actor_, SnapshotActor::Stop{.reply = [&] { stopped = true; },
+                                          .gpu_worker_patience = std::chrono::milliseconds(5)});
+  ASSERT_TRUE(eventually([&] { return stopped.load(); }));
+  EXPECT_EQ(holder->end()->code(), Code::kUnavailable);
+  discard();
+}
+
 // --- faults
 
 TEST_F(SnapshotDiskTest, ADiskThatFailsIsTriedAgain) {

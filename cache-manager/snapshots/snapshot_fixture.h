@@ -128,6 +128,9 @@ class SnapshotFixture : public testing::Test {
     std::promise<void> stopped;
     actor::tell(actor_, SnapshotActor::Stop{[&] { stopped.set_value(); }});
     CHECK(stopped.get_future().wait_for(kPatience) == std::future_status::ready);
+    discard();
+  }
+  void discard() {  // one that has stopped
     files_->stop();
     actors_->stop();
     actor_.reset();

@@ -21,6 +21,7 @@
 #include "gpu-worker/cuda/runtime.h"
 #include "gpu-worker/cuda/window_graphs.h"
 #include "gpu-worker/expert_dispatch.h"
+#include "gpu-worker/pages_gate.h"
 #include "services/base/check.h"
 #include "services/base/counter.h"
 #include "services/model/ngram_embedding.h"
@@ -160,6 +161,7 @@ struct CudaDevice::Impl {
   std::vector<SegmentInfo> segments;
   std::vector<uint32_t> segment_of_row;
   std::vector<Wanted> wanted;
+  std::vector<const PagesGate*> gates;
   std::vector<LogitChange> window_changes;
   std::vector<int32_t> tokens;
   std::vector<uint64_t> table_row_ids;  // (rows, ngram_rows)
@@ -310,6 +312,7 @@ Status CudaDevice::Impl::plan(std::span<const DeviceRow> rows) {
   segment_of_row.clear();
   wanted.clear();
   tokens.clear();
+  gates.clear();
   for (uint32_t index = 0; index < rows.size(); ++index) {
     const DeviceRow& row = rows[index];
     const Sequence& sequence = sequence_of(row.sequence);
@@ -325,6 +328,7 @@ Status CudaDevice::Impl::plan(std::span<const DeviceRow> rows) {
                           .row_begin = index,
                           .row_count = 0,
                           .position = sequence.position});
+      if (row.pages != nullptr) gates.push_back(row.pages);
     }
     SegmentInfo& segment = segments.back();
     if (segment.position + segment.row_count >= options.plan.memory.context_tokens) {
@@ -469,14 +473,21 @@ Status CudaDevice::Impl::launch(bool marked) {
   Placer placer(device_input);
   const WindowInput on_device = place_input(config, shape, options.routing != nullptr, placer);
   const uint64_t ids_bytes = uint64_t{config.layers} * shape.rows * config.experts_used * sizeof(uint16_t);
+  const std::function<void()> await_pages = [this] {
+    say("waiting for pages that are brought back");
+    for (const PagesGate* gate : gates) gate->wait();
+    say("launching the window");
+  };
   const auto enqueue = [&] {
     cudaMemcpyAsync(device_input, host_input.data(), input_bytes, cudaMemcpyHostToDevice, stream);
-    forward->enqueue(shape, on_device, expert_stream.get(), window_marks, stream);
+    forward->enqueue(shape, on_device, expert_stream.get(), window_marks, stream,
+                     gates.empty() ? nullptr : await_pages);
     if (marked) stages_of[marked_kind()] = window_marks.stages();
     cudaMemcpyAsync(host_ids.data(), device_ids, ids_bytes, cudaMemcpyDeviceToHost, stream);
   };
   if (shape.streams_experts) expert_stream->begin(places, stream);
-  if (!shape.streams_experts && shape.rows <= options.graph_rows_max) {
+  // A graph cannot wait in the middle for what the host has not given yet.
+  if (!shape.streams_experts && shape.rows <= options.graph_rows_max && gates.empty()) {
     TRY_OK(graphs.launch({.shape = shape, .marked = marked}, enqueue, stream));
   } else {
     enqueue();

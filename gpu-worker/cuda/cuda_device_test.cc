@@ -404,6 +404,27 @@ TEST_F(CudaDeviceTest, KeepsStatesThatTheHostDeviceGoesOnWith) {
   EXPECT_EQ(go_on(cuda.device(), other, kKept), expected) << "from the host device";
 }
 
+// Two pages and some tokens; the window is small enough for a graph, which it must not become.
+TEST_F(CudaDeviceTest, ReadsOnWhilePagesAreBroughtBack) {
+  const Tokens tokens = made_up_tokens(tiny_weights(), 142, 9);
+  constexpr uint32_t kKept = 135;
+  const auto check = [&](Device& device) {
+    const SequenceId id = device.open_sequence().value();
+    state_tests::feed(device, id, tokens, 0, kKept, all_bits(), 20);
+    const auto state = state_tests::take_out(device, id, kKept);
+    const auto expected = said({state_tests::feed(device, id, tokens, kKept, 142, all_bits(), 20)});
+    for (int again = 0; again < 3; ++again) {
+      const SequenceId other = device.open_sequence().value();
+      EXPECT_EQ(said({state_tests::bring_in_under_a_window(device, other, state, tokens, all_bits())}),
+                expected)
+          << device.type();
+      device.close_sequence(other);
+    }
+  };
+  check(Host(tiny_weights(), 40, 160).device());
+  check(Cuda(tiny_weights(), {.context = 160}).device());
+}
+
 // What pages hold depends on the format, what tokens follow does not depend on where they were.
 TEST_F(CudaDeviceTest, KeepsStatesInEveryFormat) {
   const Tokens tokens = made_up_tokens(tiny_weights(), 22, 4);

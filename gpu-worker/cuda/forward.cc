@@ -422,7 +422,7 @@ Forward::~Forward() {
 }
 
 void Forward::enqueue(const WindowShape& shape, const WindowInput& input, ExpertStream* experts,
-                      StageMarks& marks, cudaStream_t stream) {
+                      StageMarks& marks, cudaStream_t stream, const std::function<void()>& before_pages) {
   const model::ModelConfig& config = options_.weights->config;
   Pass pass{.o = options_,
             .config = config,
@@ -442,6 +442,7 @@ void Forward::enqueue(const WindowShape& shape, const WindowInput& input, Expert
                        .turns = input.turns,
                        .block_turns = input.block_turns}};
   marks.begin(stream);
+  bool may_touch_pages = before_pages == nullptr;
   pass.embed();
   marks.mark(Stage::kHead, stream);
   for (uint32_t layer = 0; layer < config.layers; ++layer) {
@@ -456,6 +457,7 @@ void Forward::enqueue(const WindowShape& shape, const WindowInput& input, Expert
       pass.delta(layer);
       marks.mark(Stage::kDeltaNet, stream);
     } else {
+      if (!std::exchange(may_touch_pages, true)) before_pages();
       pass.attend(layer);
       marks.mark(Stage::kAttention, stream);
     }

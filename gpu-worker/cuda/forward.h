@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <functional>
 #include <vector>
 
 #include "gpu-worker/cuda/device_model.h"
@@ -46,9 +47,10 @@ class Forward {
   ~Forward();
 
   // Gives the window to `stream`. `input` lies in device memory. `experts` is needed when the shape copies
-  // experts, and has begun.
+  // experts, and has begun. `before_pages`, if there is one, is called when all in front of the first
+  // attention layer has been given; it waits until pages are there.
   void enqueue(const WindowShape& shape, const WindowInput& input, ExpertStream* experts, StageMarks& marks,
-               cudaStream_t stream);
+               cudaStream_t stream, const std::function<void()>& before_pages = {});
 
  private:
   struct Pass;

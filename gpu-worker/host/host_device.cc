@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpu-worker/host/host_state.h"
+#include "gpu-worker/pages_gate.h"
 #include "gpu-worker/state_copies.h"
 #include "services/base/check.h"
 #include "services/model/record_checksum.h"
@@ -238,7 +239,13 @@ Status HostDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   dispatch_.begin_window(row_is_prompt_);
   const WindowEnd window_end(dispatch_);
   std::span<float> logits = std::span<float>(logits_).first(wanted * options_.weights->config.vocab);
-  TRY_OK(forward_.run(rows_, *experts_, logits));
+  const auto await_pages = [&] {
+    experts_->doing.store("waiting for pages that are brought back", std::memory_order_relaxed);
+    for (const DeviceRow& row : rows) {
+      if (row.pages != nullptr) row.pages->wait();
+    }
+  };
+  TRY_OK(forward_.run(rows_, *experts_, logits, nullptr, await_pages));
   experts_->doing.store("sampling", std::memory_order_relaxed);
   choose(rows, choices);
   return {};

@@ -48,6 +48,7 @@ class ParkedStore {
   virtual Result<ReservedState> reserve(const StateToPark& state) = 0;
   virtual Status commit(const ReservedState& reserved, const snapshot::CopyChecksums& checksums) = 0;
   virtual void abandon(const ReservedState& reserved) = 0;
+  // Does not wait: nobody needs to know.
   virtual void release(const OpenedState& opened) = 0;
 
   // Any thread; `reply` is called exactly once, from any thread, also before this returns.

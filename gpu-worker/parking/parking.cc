@@ -36,7 +36,7 @@ Parking::~Parking() {
   transfers_.stop();
   if (parking_) options_.sequences->unlock(parking_->what.lock);
   for (const auto& [number, restoring] : restoring_) {
-    if (!restoring.result) options_.sequences->unlock(restoring.lock);
+    if (!restoring.ended) options_.sequences->unlock(restoring.lock);
   }
 }
 
@@ -45,9 +45,16 @@ void Parking::take_in(Clock::time_point now) {
   for (TransferDone& done : transfers_.take_done()) {
     if (parking_ && parking_->number == done.number) {
       park_done(done, now);
-    } else {
-      restore_done(done);
+      continue;
     }
+    const auto found = restoring_.find(done.number);
+    Restoring& restoring = found->second;
+    if (done.pages != nullptr) {
+      restore_begun(restoring, done);
+      continue;
+    }
+    restore_ended(restoring, std::move(done.status));
+    if (!restoring.wanted) restoring_.erase(found);
   }
 }
 
@@ -61,7 +68,7 @@ void Parking::follow_store() {
 void Parking::park_next(Clock::time_point now) {
   looked_ = now;
   if (parking_ || attachment_ == 0 || now < park_again_) return;
-  auto next = options_.sequences->next_to_park(now - options_.park_after);
+  auto next = options_.sequences->next_to_park(now, options_.park_after);
   if (!next) return;
   next->what.cost_seconds = options_.seconds_per_token() * static_cast<double>(next->what.tokens.size());
   const uint64_t number = transfers_.park(place_of(next->lock), std::move(next->what));
@@ -84,10 +91,10 @@ void Parking::park_done(const TransferDone& done, Clock::time_point now) {
 
 std::optional<Parking::Clock::time_point> Parking::wakes_at() const {
   if (parking_ || attachment_ == 0) return std::nullopt;
-  const auto idle_since = options_.sequences->next_idle_since();
-  if (!idle_since) return std::nullopt;
+  const auto next = options_.sequences->next_due(options_.park_after);
+  if (!next) return std::nullopt;
   // What was due and has not begun waits for a transfer, which wakes the loop when it is done.
-  const Clock::time_point due = std::max(*idle_since + options_.park_after, park_again_);
+  const Clock::time_point due = std::max(*next, park_again_);
   return due > looked_ ? std::optional(due) : std::nullopt;
 }
 
@@ -104,40 +111,42 @@ Result<uint64_t> Parking::restore(const Wanted& wanted, std::span<const int32_t>
   return number;
 }
 
-void Parking::restore_done(TransferDone& done) {
-  const auto found = restoring_.find(done.number);
-  Restoring& restoring = found->second;
-  const SequenceId sequence = restoring.lock.sequence;
-  if (done.status.ok() && restoring.wanted) {
-    options_.sequences->restored(restoring.lock, restoring.tokens, std::move(done.generated));
-  } else {
-    if (restoring.wanted) options_.sequences->close(sequence);
-    options_.sequences->unlock(restoring.lock);
+void Parking::restore_begun(Restoring& restoring, TransferDone& done) {
+  if (!restoring.wanted) return;
+  restoring.begun = true;
+  options_.sequences->restored(restoring.lock, restoring.tokens, std::move(done.generated));
+  restoring.result = Restored{{}, restoring.lock.sequence, done.from_disk, std::move(done.pages)};
+}
+
+// Of one that had begun, whoever has it hears from its gate how it went.
+void Parking::restore_ended(Restoring& restoring, Status status) {
+  if (restoring.wanted && !restoring.begun) {
+    options_.sequences->close(restoring.lock.sequence);
+    restoring.result = Restored{.status = std::move(status), .sequence = restoring.lock.sequence};
   }
-  restoring.result = Restored{std::move(done.status), sequence, done.from_disk};
-  if (!restoring.wanted) restoring_.erase(found);
+  options_.sequences->unlock(restoring.lock);
+  restoring.ended = true;
 }
 
 std::optional<Parking::Restored> Parking::take_restored(uint64_t number) {
   const auto found = restoring_.find(number);
-  if (!found->second.result) return std::nullopt;
-  const Restored result = std::move(*found->second.result);
-  restoring_.erase(found);
+  Restoring& restoring = found->second;
+  if (!restoring.result) return std::nullopt;
+  Restored result = std::move(*restoring.result);
+  restoring.wanted = false;
+  if (restoring.ended) restoring_.erase(found);
   return result;
 }
 
 void Parking::give_up(uint64_t number) {
   const auto found = restoring_.find(number);
   Restoring& restoring = found->second;
-  if (restoring.result) {
-    if (restoring.result->status.ok()) options_.sequences->close(restoring.result->sequence);
-    restoring_.erase(found);
-    return;
-  }
-  options_.sequences->close(restoring.lock.sequence);
   restoring.wanted = false;
-  if (!transfers_.give_up(number, place_of(restoring.lock))) return;
-  options_.sequences->unlock(restoring.lock);
+  if (restoring.begun || !restoring.ended) options_.sequences->close(restoring.lock.sequence);
+  if (!restoring.ended) {
+    if (!transfers_.give_up(number, place_of(restoring.lock))) return;
+    options_.sequences->unlock(restoring.lock);
+  }
   restoring_.erase(found);
 }
 

@@ -38,6 +38,7 @@ class Parking {
   void take_in(Clock::time_point now);
   // Last: parks what is due, or in the way. Whoever waited for a copy to end has had his turn in between.
   void park_next(Clock::time_point now);
+  bool parks() const { return parking_.has_value(); }  // something is being copied out
   // When the next boundary should be, if nothing wakes the loop before.
   std::optional<Clock::time_point> wakes_at() const;
 
@@ -54,6 +55,7 @@ class Parking {
     Status status;  // not ok: there is no sequence
     SequenceId sequence;
     bool from_disk = false;
+    std::shared_ptr<const PagesGate> pages = {};  // before the sequence's state is used, or it is closed
   };
   // Nothing: not done yet. Only once.
   std::optional<Restored> take_restored(uint64_t number);
@@ -70,13 +72,16 @@ class Parking {
   struct Restoring {
     KeptSequences::Lock lock;
     std::vector<int32_t> tokens;
-    bool wanted = true;  // else its sequence is being closed
+    bool wanted = true;  // somebody will take the result
+    bool begun = false;  // the sequence holds the state, but for its pages
+    bool ended = false;  // nothing is copied, the lock is over
     std::optional<Restored> result = {};
   };
 
   void follow_store();
   void park_done(const TransferDone& done, Clock::time_point now);
-  void restore_done(TransferDone& done);
+  void restore_begun(Restoring& restoring, TransferDone& done);
+  void restore_ended(Restoring& restoring, Status status);
 
   ParkingOptions options_;
   uint64_t attachment_ = 0;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <thread>
 
@@ -111,6 +112,22 @@ class ParkingFixture : public testing::Test {
     }
     events_.clear();
   }
+  // Of the window and the copies beside it: who comes first waits for the other, not for ever.
+  class Meeting {
+   public:
+    void reach() { reached_.store(true); }
+    bool wait() const {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      while (!reached_.load()) {
+        if (std::chrono::steady_clock::now() > deadline) return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+      return true;
+    }
+
+   private:
+    std::atomic<bool> reached_{false};
+  };
   // Takes all places on the device, so that what was there before is gone.
   void fill_device(int32_t first = 100000) {
     for (uint32_t each = 0; each < kSequences; ++each)

@@ -128,6 +128,84 @@ TEST_F(ParkedAndGone, DamageInTheFixedPartIsNoticedBeforeAnythingUsesIt) {
   expect_read_anew(*answer(next()), "hash.0");
 }
 
+// The last page is held back until the first window has begun, which would never be if it waited for it.
+TEST_F(ParkedAndGone, TheFirstMissingTokensAreReadWhilePagesAreOnTheirWay) {
+  Meeting begun;
+  device_.on_window = [&] { begun.reach(); };
+  std::atomic<bool> met{false};
+  device_.on_write_page = [&](uint32_t page) {
+    if (page == 1) met = begun.wait();
+  };
+  const auto heard = answer(next());
+  EXPECT_TRUE(met);
+  EXPECT_EQ(heard->tokens(), fake_answer(next_, 5));
+  EXPECT_EQ(heard->ended().prompt_tokens_reused, left_.size());
+  EXPECT_EQ(cached(*heard), left_.size());
+}
+
+// Then the window's result is worth nothing, and nobody has heard of it.
+TEST_F(ParkedAndGone, DamageThatIsFoundUnderAWindowCostsThatWindowOnly) {
+  Meeting begun;
+  device_.on_window = [&] { begun.reach(); };
+  std::atomic<bool> met{false};
+  device_.on_write_page = [&](uint32_t page) {
+    if (page == 0) met = begun.wait();
+  };
+  store_.damage(next().parked_id, 1);
+  const auto other = ask(request(made_up(20, 3000), 4));
+  const std::size_t windows = device_.windows.size();
+  const auto heard = answer(next());
+  EXPECT_TRUE(met);
+  expect_read_anew(*heard, "page 1 of snapshot");
+  EXPECT_GT(device_.windows.size(), windows + 5);
+  for (const GenerationEvent& event : heard->events()) {
+    const auto* progress = std::get_if<PromptProgressed>(&event);
+    EXPECT_EQ(progress == nullptr ? 0u : progress->cached, 0u);
+  }
+  EXPECT_EQ(other.heard->tokens(), fake_answer(made_up(20, 3000), 4)) << "whoever shared the window";
+  EXPECT_EQ(scheduler_.transfers().restore_failures, 1u);
+}
+
+TEST_F(ParkedAndGone, OneThatIsCancelledWhilePagesAreOnTheirWayLeavesNoState) {
+  Meeting cancelled;
+  device_.on_write_page = [&](uint32_t page) {
+    if (page == 1) cancelled.wait();
+  };
+  const Asked asked = ask(next());
+  // Its fixed part is there, no window has run.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (scheduler_.idle()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    scheduler_.step(events_);
+  }
+  asked.generation->cancel();
+  scheduler_.drop_cancelled(events_);
+  deliver();
+  EXPECT_EQ(asked.heard->status().code(), Code::kCancelled);
+  cancelled.reach();
+  const auto heard = answer(request(next_, 5));
+  EXPECT_EQ(heard->tokens(), fake_answer(next_, 5));
+  EXPECT_EQ(heard->ended().source, ReuseSource::kNone) << "nothing of it was kept";
+  run_until([&] { return store_.open_count() == 0; });
+}
+
+TEST_F(ParkedAndGone, StoppingWhilePagesAreOnTheirWayEndsTheAnswer) {
+  Meeting stopped;
+  device_.on_write_page = [&](uint32_t page) {
+    if (page == 1) stopped.wait();
+  };
+  const Asked asked = ask(next());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (scheduler_.idle()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    scheduler_.step(events_);
+  }
+  scheduler_.end_all(Status(Code::kUnavailable, "stopping"), events_);
+  deliver();
+  EXPECT_EQ(asked.heard->status().code(), Code::kUnavailable);
+  stopped.reach();
+}
+
 TEST_F(ParkedAndGone, AStateOfOtherTokensIsRefused) {
   GenerationRequest wrong = next();
   std::swap(wrong.prompt[3], wrong.prompt[4]);
@@ -209,8 +287,8 @@ TEST_F(ParkingFixture, ANewcomerWaitsUntilTheOneInItsPlaceIsParked) {
   store_.let_go();
   run_until([&] { return newcomer.heard->over(); });
   EXPECT_EQ(newcomer.heard->tokens(), fake_answer(made_up(10, 4000), 3));
+  run_until([&] { return stored() == 3; });  // more conversations than places: the others at once, too
   EXPECT_EQ(store_.reserves[0].tokens, left_by(first, 3)) << "the one used longest ago";
-  EXPECT_EQ(stored(), 1u);
   // Nothing was lost.
   const Tokens left = left_by(first, 3), next = joined(left, {3, 3});
   const auto heard = answer(parked(request(next, 3), left, {{100, 102}}));
@@ -247,6 +325,94 @@ TEST_F(ParkingFixture, OnesThatAreParkedGoFirst) {
   answer(request(joined(left_by(again, 3), {2}), 3));  // not parked, and used last
   answer(request(made_up(10, 4000), 3));
   EXPECT_EQ(stored(), 4u) << "nobody had to wait";
+}
+
+// Three conversations on two places: the fourth request pushes one out, and so does everyone after it.
+TEST_F(ParkingFixture, WhileConversationsPushEachOtherOutTheyAreParkedAsSoonAsTheyEnd) {
+  answer(request(made_up(100, 1), 3));
+  answer(request(made_up(100, 2000), 3));
+  for (int i = 0; i < 20; ++i) boundary();
+  EXPECT_EQ(store_.reserve_count(), 0u) << "there was room for all so far";
+  GenerationRequest newcomer = request(made_up(100, 4000), 3);
+  newcomer.checkpoints = {{50, SnapshotKind::kTurn}};
+  answer(newcomer);  // waits for the first to be parked
+  run_until([&] { return stored() == 4; });
+  boundary();
+  EXPECT_FALSE(scheduler_.wakes_at());
+  // So that the next one finds a place at once.
+  const std::size_t reserved = store_.reserve_count();
+  store_.hold();
+  const Asked next = ask(request(made_up(10, 6000), 1));
+  EXPECT_FALSE(scheduler_.idle()) << "it has begun";
+  EXPECT_EQ(store_.reserve_count(), reserved);
+  store_.let_go();
+  run_until([&] { return next.heard->over(); });
+}
+
+TEST_F(ParkingFixture, ALoopBeginsToParkNothingAgainWhenOthersHaveGone) {
+  fill_device();
+  Tokens tokens = made_up(100, 1);
+  std::size_t reserved = 0;
+  for (int turn = 0; turn < 12; ++turn) {
+    answer(request(tokens, 3));
+    for (int i = 0; i < 5; ++i) boundary();
+    run_until([&] { return !scheduler_.wakes_at() || *scheduler_.wakes_at() > now_; });
+    if (turn == 6) reserved = store_.reserve_count();
+    tokens = joined(left_by(tokens, 4), made_up(5, 1000 + turn * 10));
+  }
+  EXPECT_GT(reserved, 0u) << "the loop pushed another out when it began";
+  EXPECT_EQ(store_.reserve_count(), reserved);
+}
+
+// Three slots. The first of these is the one that costs most to read again.
+TEST_F(ParkingFixture, ACheckpointThatWouldBeLostBeforeItsAnswerEndsIsParked) {
+  GenerationRequest what = request(made_up(500, 1), 40);
+  what.checkpoints = {{300, SnapshotKind::kRoot},
+                      {320, SnapshotKind::kTurn},
+                      {340, SnapshotKind::kTurn},
+                      {360, SnapshotKind::kTurn}};
+  bool stored_beside = false;
+  device_.on_window = [&] {
+    if (device_.windows.size() != 12) return;  // the first of the answer
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (stored() < 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    stored_beside = stored() == 1;
+  };
+  const Asked asked = ask(what);
+  run_until([&] { return asked.heard->over(); });
+  EXPECT_TRUE(stored_beside) << "while the answer went on";
+  EXPECT_EQ(store_.reserves[0].tokens, made_up(300, 1));
+  EXPECT_EQ(store_.reserves[0].kind, SnapshotKind::kRoot);
+  EXPECT_EQ(store_.reserve_count(), 1u) << "the others are not worth it";
+  EXPECT_EQ(asked.heard->tokens(), fake_answer(made_up(500, 1), 40));
+}
+
+// Both have just ended, one of them with a checkpoint; nothing has been left alone long enough.
+TEST_F(ParkingFixture, WhenTheEngineStopsWhatIsKeptIsParked) {
+  GenerationRequest first = request(made_up(100, 1), 3);
+  first.checkpoints = {{50, SnapshotKind::kTurn}};
+  answer(first);
+  const Asked cut_off = ask(request(made_up(80, 2000), 50));
+  boundary();
+  boundary();
+  scheduler_.end_all(Status(Code::kUnavailable, "stopping"), events_);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (scheduler_.park_rest(events_)) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  deliver();
+  EXPECT_EQ(stored(), 3u);
+  EXPECT_EQ(cut_off.heard->status().code(), Code::kUnavailable);
+  EXPECT_TRUE(store_.contains(store_.id_of(kOwn, left_by(made_up(100, 1), 3), {{100, 102}})));
+  EXPECT_TRUE(store_.contains(store_.id_of(kOwn, made_up(50, 1), {})));
+  EXPECT_FALSE(scheduler_.park_rest(events_)) << "nothing is left";
+}
+
+TEST_F(ParkingFixture, AStoreThatIsGoneDoesNotHoldUpTheEnd) {
+  answer(request(made_up(100, 1), 3));
+  store_.set_attachment(0);
+  EXPECT_FALSE(scheduler_.park_rest(events_));
 }
 
 TEST_F(ParkingFixture, WithoutAStoreNobodyWaits) {

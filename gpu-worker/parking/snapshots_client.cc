@@ -185,13 +185,20 @@ void SnapshotsClient::abandon(const ReservedState& reserved) {
 // --- reading
 
 void SnapshotsClient::release(const OpenedState& opened) {
-  v1::ReleaseSnapshotRequest request;
-  request.set_attachment(static_cast<const Memory&>(*opened.memory).wire);
-  request.set_ticket(opened.snapshot.ticket);
-  v1::ReleaseSnapshotResponse response;
-  const auto context = calls_.open(kCallTimeout);
-  const grpc::Status status = stub_->Release(context.get(), request, &response);
-  if (!status.ok()) obs::warn("parking", "a snapshot was not let go: {}", status.error_message());
+  struct Call {
+    std::shared_ptr<grpc::ClientContext> context;
+    v1::ReleaseSnapshotRequest request;
+    v1::ReleaseSnapshotResponse response;
+  };
+  auto call = std::make_shared<Call>();
+  call->context = calls_.open(kCallTimeout);
+  call->request.set_attachment(static_cast<const Memory&>(*opened.memory).wire);
+  call->request.set_ticket(opened.snapshot.ticket);
+  stub_->async()->Release(call->context.get(), &call->request, &call->response,
+                          [call](const grpc::Status& status) {
+                            if (!status.ok())
+                              obs::warn("parking", "a snapshot was not let go: {}", status.error_message());
+                          });
 }
 
 void SnapshotsClient::open(const snapshot::SnapshotId& id, std::chrono::milliseconds timeout,

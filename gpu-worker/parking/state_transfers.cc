@@ -111,12 +111,7 @@ void StateTransfers::run_restores() {
       if (restore->opened) options_.store->release(*restore->opened);
       continue;
     }
-    TransferDone done{.number = restore->number, .status = restore_now(*restore)};
-    if (done.status.ok()) {
-      done.generated = restore->opened->generated;
-      done.from_disk = restore->opened->from_disk;
-    }
-    finish(std::move(done));
+    finish({.number = restore->number, .status = restore_now(*restore)});
   }
 }
 
@@ -179,7 +174,7 @@ Status StateTransfers::restore_now(const Restore& restore) {
     count(counters_.restore_failures);
     return restore.opened.error();
   }
-  const Status copied = copy_in(restore, *restore.opened);
+  Status copied = copy_in(restore, *restore.opened);
   options_.store->release(*restore.opened);
   count(copied.ok() ? counters_.restored : counters_.restore_failures);
   if (copied.ok() && options_.on_restored)
@@ -202,18 +197,34 @@ Status StateTransfers::copy_in(const Restore& restore, const OpenedState& opened
     return fail(Code::kFailedPrecondition, "a fixed part of {} bytes, expected {}", fixed.size(),
                 layout.fixed_bytes());
   TRY_OK(snapshot::check_parts(options_.store->identity(), fixed, snapshot.part_checksums));
+  TRY_OK(options_.device->write_slot(restore.place.slot, fixed));
+  const auto pages = std::make_shared<PagesGate>();
+  finish({.number = restore.number,
+          .status = {},
+          .pages = pages,
+          .generated = opened.generated,
+          .from_disk = opened.from_disk});
+  Status copied = copy_in_pages(restore, opened);
+  pages->open(copied);
+  return copied;
+}
+
+Status StateTransfers::copy_in_pages(const Restore& restore, const OpenedState& opened) {
+  const auto tokens = static_cast<uint32_t>(restore.tokens.size());
+  const snapshot::OpenSnapshot& snapshot = opened.snapshot;
+  const uint64_t page_bytes = options_.device->state_layout().page_bytes();
   for (uint32_t index = 0; index < snapshot.pages.size(); ++index) {
     TRY_OK(check(*opened.memory, restore.place));
     const snapshot::StoredPage& page = snapshot.pages[index];
     TRY(const auto from, opened.memory->view.bytes(page.extent));
-    if (page.page_index != index || from.size() != layout.page_bytes())
+    if (page.page_index != index || from.size() != page_bytes)
       return fail(Code::kFailedPrecondition, "page {} of {} bytes, expected page {} of {}", page.page_index,
-                  from.size(), index, layout.page_bytes());
+                  from.size(), index, page_bytes);
     if (snapshot::checksum64(from) != page.checksum)
       return fail(Code::kDataLoss, "page {} of snapshot {} is damaged", index, snapshot.id.text());
     TRY_OK(options_.device->write_page(restore.place.sequence, index, tokens, from));
   }
-  return options_.device->write_slot(restore.place.slot, fixed);
+  return {};
 }
 
 }  // namespace strata::gpu_worker

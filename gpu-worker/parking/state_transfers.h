@@ -1,7 +1,8 @@
 #pragma once
 // Copies states between the device and the store of parked ones, on a thread of its own beside windows, page
 // by page: no copy is longer than one page or the fixed part. Restores, for which somebody waits, go before
-// what is parked, between two of its pages, too.
+// what is parked, between two of its pages, too. They tell twice: when the fixed part is on the device, with
+// which the first missing tokens can be begun, and when the pages are.
 
 #include <atomic>
 #include <condition_variable>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "gpu-worker/device.h"
+#include "gpu-worker/pages_gate.h"
 #include "gpu-worker/parking/parked_store.h"
 
 namespace strata::gpu_worker {
@@ -48,7 +50,8 @@ struct TransferPlace {
 struct TransferDone {
   uint64_t number = 0;
   Status status;
-  // Of a restore that went well:
+  // A restore whose fixed part is there: opens before the end of the transfer, which is told as well.
+  std::shared_ptr<const PagesGate> pages = {};
   std::vector<snapshot::TokenRange> generated = {};
   bool from_disk = false;
 };
@@ -63,7 +66,7 @@ class StateTransfers {
   // Window loop's thread. Both return the number that the transfer is done under.
   uint64_t park(TransferPlace place, StateToPark state);
   // Errors of a restore: the store's; kFailedPrecondition: the state is not that behind `tokens`; kDataLoss:
-  // its bytes are not those that were stored. Nothing has been written to the device then.
+  // its bytes are not those that were stored. The gate of its pages has the same then, if there was one.
   uint64_t restore(TransferPlace place, const snapshot::SnapshotId& id, std::vector<int32_t> tokens);
   // True: the store has not answered yet, place and number are free at once. False: it ends soon.
   bool give_up(uint64_t number, const TransferPlace& place);
@@ -106,6 +109,7 @@ class StateTransfers {
   Result<snapshot::CopyChecksums> copy_out(const Park& park, const ReservedState& reserved);
   Status restore_now(const Restore& restore);
   Status copy_in(const Restore& restore, const OpenedState& opened);
+  Status copy_in_pages(const Restore& restore, const OpenedState& opened);
 
   StateTransfersOptions options_;
   std::shared_ptr<Inbox> inbox_;

@@ -179,7 +179,7 @@ Status Forward::Impl::add_row(const WindowRow& row) {
 }
 
 Status Forward::run(std::span<const WindowRow> rows, MoeExecutor& experts, std::span<float> logits,
-                    int32_t* bad_row) {
+                    int32_t* bad_row, const std::function<void()>& before_pages) {
   Impl& impl = *impl_;
   if (bad_row != nullptr) *bad_row = -1;
   TRY_OK(impl.plan(rows, logits.size()));
@@ -187,7 +187,12 @@ Status Forward::run(std::span<const WindowRow> rows, MoeExecutor& experts, std::
   Stopwatch watch;
   impl.embed();
   watch.lap(impl.phases.head);
-  for (uint32_t layer = 0; layer < impl.config.layers; ++layer) impl.run_layer(layer, experts, watch);
+  bool may_touch_pages = before_pages == nullptr;
+  for (uint32_t layer = 0; layer < impl.config.layers; ++layer) {
+    if (impl.weights.layers[layer].kind == LayerKind::kAttention && !std::exchange(may_touch_pages, true))
+      before_pages();
+    impl.run_layer(layer, experts, watch);
+  }
   for (const Segment& segment : impl.window.segments) segment.sequence->position_ += segment.row_count;
   impl.run_head(rows, logits, bad_row);
   watch.lap(impl.phases.head);

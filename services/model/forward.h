@@ -59,9 +59,10 @@ class Forward {
 
   // Runs the window and advances every sequence by its rows. logits (rows that want them, V) in row order.
   // A row whose logits are not finite is reported by the index in `bad_row`, if not null (-1: none); the
-  // sequence has advanced all the same.
+  // sequence has advanced all the same. `before_pages`, if there is one, is called once, before anything of
+  // an attention layer's state is read or written.
   Status run(std::span<const WindowRow> rows, MoeExecutor& experts, std::span<float> logits,
-             int32_t* bad_row = nullptr);
+             int32_t* bad_row = nullptr, const std::function<void()>& before_pages = {});
 
   void observe(ForwardObserver observer);
   // From the next run() on; kept by reference, null: the router chooses.

@@ -1,4 +1,7 @@
-"""Conversations that leave the device: parked beside windows, brought back after others, after a kill, from disk."""
+"""Conversations that leave the device: parked beside windows, brought back after others, after a kill, from disk after a stop."""
+import json
+import os
+import tempfile
 import unittest
 
 from conversations_test import EDITED, NEXT, ONE_PATH, QUESTION, SYSTEM, ask
@@ -64,6 +67,17 @@ class Parking(unittest.TestCase):
             for title in ("One", "Two", "Three"):
                 self.turn(cluster, title)
             self.assert_reused(cluster, messages, known)
+
+    def test_what_has_just_ended_is_parked_when_the_cluster_stops(self):
+        with tempfile.TemporaryDirectory(prefix="strata-test-") as folder:
+            settings = {**SETTINGS, "conversations.park_after_ms": "3600000", "conversations.disk_folder": os.path.join(folder, "parked")}
+            with Cluster(settings) as cluster:
+                text, prompt, _ = ask(cluster, [SYSTEM, QUESTION])
+                self.assertEqual(parked(cluster), 0)
+            with Cluster(settings) as cluster:
+                wait_for(lambda: json.loads(strata("conversations", "list", "--json", "--run-dir", cluster.run_dir).stdout)["snapshots"], 30,
+                         "the disk tier offers its snapshots")
+                self.assert_reused(cluster, [SYSTEM, QUESTION, {"role": "assistant", "content": text}, NEXT], prompt, "disk")
 
     def test_nothing_is_parked_without_a_budget(self):
         with Cluster({**SETTINGS, "conversations.ram_budget": "0"}) as cluster:

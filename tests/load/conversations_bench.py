@@ -2,6 +2,7 @@
 
     tests/load/conversations_bench.py disk [--tokens 1500]      # first token of conversations from disk after a restart, over their cold read
     tests/load/conversations_bench.py rotation                  # 20 conversations against a budget of 5: stored bytes, memory of the processes
+    tests/load/conversations_bench.py switch [--tokens 1500]    # return to a parked conversation with one place on the device, over its cold read
 
 All take --set PATH=VALUE and --json. Not tests: figures belong into docs/conversations.md, together with the machine they were measured on.
 """
@@ -13,7 +14,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cluster"))
-from support import Cluster, strata, wait_for  # noqa: E402
+from support import DEMO, Cluster, strata, wait_for  # noqa: E402
 
 
 def run_json(*arguments):
@@ -60,11 +61,13 @@ def print_disk(result):
 
 # --- rotation
 
-def memory_of(cluster, name):
-    """Bytes of the process that no file backs: its own and shared memory."""
+PROCESSES = ("cache-manager", "gpu-worker", "gateway")
+
+
+def own_memory(cluster, name):
+    """Bytes that belong to the process alone. What is stored lies in shared memory and is counted once, from the listing."""
     with open(f"/proc/{cluster.process_of(name)['pid']}/status") as file:
-        fields = dict(line.split(":", 1) for line in file if line.startswith(("RssAnon", "RssShmem")))
-    return sum(int(value.split()[0]) * 1024 for value in fields.values())
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
 
 
 def ask(cluster, number, tokens):
@@ -84,39 +87,74 @@ def measure_rotation(arguments):
         time.sleep(0.5)
         one = listed(cluster)["memory"]["used_bytes"]
     budget = 5 * one
-    most = {"stored": 0, "cache-manager": 0}
     with Cluster({**settings, "conversations.ram_budget": str(budget)}) as cluster:
-        idle = memory_of(cluster, "cache-manager")
+        ask(cluster, 1000, arguments.tokens)  # buffers are taken
+        begun = {name: own_memory(cluster, name) for name in PROCESSES}
+        most = dict.fromkeys(("stored", "all", *PROCESSES), 0)
+
+        def look():
+            now = {name: own_memory(cluster, name) - begun[name] for name in PROCESSES}
+            now["stored"] = listed(cluster)["memory"]["used_bytes"]
+            now["all"] = sum(now.values())
+            for name, value in now.items():
+                most[name] = max(most[name], value)
         first = [ask(cluster, number, arguments.tokens) for number in range(20)]
         wrong = 0
         for _ in range(arguments.rounds):
             for number in range(20):
                 wrong += ask(cluster, number, arguments.tokens) != first[number]
-                most["stored"] = max(most["stored"], listed(cluster)["memory"]["used_bytes"])
-                most["cache-manager"] = max(most["cache-manager"], memory_of(cluster, "cache-manager") - idle)
+                look()
         evicted = sum(value for (name, labels), value in cluster.metrics().items()
                       if name == "strata_conv_evictions_total" and ("tier", "ram") in labels)
-    return {"budget_bytes": budget, "stored_bytes_most": most["stored"], "cache_manager_grown_most": most["cache-manager"], "evictions": evicted,
-            "wrong_answers": wrong, "stored_over_budget": most["stored"] / budget, "grown_over_budget": most["cache-manager"] / budget}
+    return {"budget_bytes": budget, "evictions": evicted, "wrong_answers": wrong, "most_bytes": most,
+            "most_over_budget": {name: value / budget for name, value in most.items()}}
 
 
 def print_rotation(result):
-    print(f"budget {result['budget_bytes'] / 2**20:.1f} MiB; stored at most {result['stored_over_budget']:.1%} of it, the cache manager's memory grew by at most "
-          f"{result['grown_over_budget']:.1%} of it; {result['evictions']:.0f} evictions, {result['wrong_answers']} wrong answers")
+    most = result["most_over_budget"]
+    print(f"budget {result['budget_bytes'] / 2**20:.1f} MiB; at most, of it: stored {most['stored']:.1%}; grown "
+          + ", ".join(f"{name} {most[name]:.1%}" for name in PROCESSES) + f"; stored and grown together {most['all']:.1%} (allowed: 105%); "
+          f"{result['evictions']:.0f} evictions, {result['wrong_answers']} wrong answers")
+
+
+# --- switch
+
+def measure_switch(arguments):
+    """What a switch costs where every return goes through what is parked: one place on the device. The parts come from the gpu-worker's own metrics."""
+    with Cluster({"engine.sequences": "1", **arguments.settings}, config=arguments.config) as cluster:
+        before = restores(cluster)
+        result = run_json("probe", "alternate", "--run-dir", cluster.run_dir, "--conversations", str(arguments.conversations), "--tokens", str(arguments.tokens),
+                          "--rounds", str(arguments.rounds), "--seed", str(arguments.seed), "--json")
+        time.sleep(1)  # the gateway reads its processes' metrics a few times a second
+        count, total = (now - then for now, then in zip(restores(cluster), before))
+    return {**{name: result[name] for name in ("cold_ttft_s", "warm_ttft_s", "switched_ttft_s")},
+            "switched_over_cold": result["switched_ttft_s"] / result["cold_ttft_s"], "restores": count, "restore_s": total / max(count, 1)}
+
+
+def restores(cluster):
+    values = {name: value for (name, labels), value in cluster.metrics().items() if ("tier", "ram") in labels}
+    return [values.get(f"strata_conv_restore_seconds_{part}", 0.0) for part in ("count", "sum")]
+
+
+def print_switch(result):
+    print(f"first token: cold {result['cold_ttft_s'] * 1e3:.1f} ms, warm {result['warm_ttft_s'] * 1e3:.1f} ms, switched {result['switched_ttft_s'] * 1e3:.1f} ms "
+          f"({result['switched_over_cold']:.1%} of cold); {result['restores']:.0f} restores, {result['restore_s'] * 1e3:.2f} ms each, from asking to the last page")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("disk", "rotation"))
+    parser.add_argument("what", choices=("disk", "rotation", "switch"))
     parser.add_argument("--tokens", type=int, default=1500, help="of each conversation (default: 1500)")
-    parser.add_argument("--conversations", type=int, default=4, help="for disk (default: 4)")
-    parser.add_argument("--rounds", type=int, default=2, help="for rotation (default: 2)")
-    parser.add_argument("--seed", type=int, default=1, help="for disk: of the texts (default: 1)")
+    parser.add_argument("--conversations", type=int, default=4, help="for disk and switch (default: 4)")
+    parser.add_argument("--rounds", type=int, default=2, help="for rotation and switch (default: 2)")
+    parser.add_argument("--seed", type=int, default=1, help="for disk and switch: of the texts (default: 1)")
+    parser.add_argument("--config", default=DEMO, help="for switch (default: the demo model's)")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", dest="settings")
     parser.add_argument("--json", action="store_true", help="one JSON object for programs")
     arguments = parser.parse_args()
     arguments.settings = dict(setting.split("=", 1) for setting in arguments.settings)
-    measure, show = {"disk": (measure_disk, print_disk), "rotation": (measure_rotation, print_rotation)}[arguments.what]
+    measure, show = {"disk": (measure_disk, print_disk), "rotation": (measure_rotation, print_rotation),
+                     "switch": (measure_switch, print_switch)}[arguments.what]
     result = measure(arguments)
     if arguments.json:
         print(json.dumps(result))
