@@ -404,16 +404,16 @@ TEST_F(CudaDeviceTest, KeepsStatesThatTheHostDeviceGoesOnWith) {
   EXPECT_EQ(go_on(cuda.device(), other, kKept), expected) << "from the host device";
 }
 
-// Two pages and some tokens; the window is small enough for a graph, which it must not become.
+// A page and some tokens; the windows are small enough for a graph, which they must not become.
 TEST_F(CudaDeviceTest, ReadsOnWhilePagesAreBroughtBack) {
-  const Tokens tokens = made_up_tokens(tiny_weights(), 142, 9);
-  constexpr uint32_t kKept = 135;
+  const Tokens tokens = made_up_tokens(tiny_weights(), 70, 9);
+  constexpr uint32_t kKept = 67;
   const auto check = [&](Device& device) {
     const SequenceId id = device.open_sequence().value();
     state_tests::feed(device, id, tokens, 0, kKept, all_bits(), 20);
     const auto state = state_tests::take_out(device, id, kKept);
-    const auto expected = said({state_tests::feed(device, id, tokens, kKept, 142, all_bits(), 20)});
-    for (int again = 0; again < 3; ++again) {
+    const auto expected = said({state_tests::feed(device, id, tokens, kKept, 70, all_bits(), 20)});
+    for (int again = 0; again < 2; ++again) {
       const SequenceId other = device.open_sequence().value();
       EXPECT_EQ(said({state_tests::bring_in_under_a_window(device, other, state, tokens, all_bits())}),
                 expected)
@@ -421,8 +421,8 @@ TEST_F(CudaDeviceTest, ReadsOnWhilePagesAreBroughtBack) {
       device.close_sequence(other);
     }
   };
-  check(Host(tiny_weights(), 40, 160).device());
-  check(Cuda(tiny_weights(), {.context = 160}).device());
+  check(Host(tiny_weights(), 40, 80).device());
+  check(Cuda(tiny_weights(), {.context = 80}).device());
 }
 
 // What pages hold depends on the format, what tokens follow does not depend on where they were.
