@@ -323,8 +323,10 @@ TEST_F(ParkingFixture, OnesThatAreParkedGoFirst) {
   boundary();
   const Tokens again = joined(left_by(fresh, 3), {1});
   answer(request(joined(left_by(again, 3), {2}), 3));  // not parked, and used last
+  store_.hold();
   answer(request(made_up(10, 4000), 3));
   EXPECT_EQ(stored(), 4u) << "nobody had to wait";
+  store_.let_go();
 }
 
 // Three conversations on two places: the fourth request pushes one out, and so does everyone after it.
