@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "cluster"))
 from support import Cluster  # noqa: E402
 
 NODE = os.path.join(HERE, "node_modules", "node", "bin", "node")
-# What the second cluster is strict about; narrow.mjs repeats it for the tests.
+# What the second cluster is strict about (narrow.test.mjs).
 NARROW = {
     "engine.sequences": "1",
     "gateway.queue_limit": "1",
@@ -38,7 +38,8 @@ def main(arguments):
     patterns = [f"--test-name-pattern={argument[7:]}" for argument in arguments if argument.startswith("--only=")]
     files = [file for file in sorted(glob.glob(os.path.join(HERE, "*.test.mjs"))) if not names or any(name in os.path.basename(file) for name in names)]
     with Cluster() as cluster, Cluster(NARROW) as narrow:
-        environment = {**os.environ, "STRATA_URL": f"http://127.0.0.1:{cluster.port}", "STRATA_NARROW_URL": f"http://127.0.0.1:{narrow.port}"}
+        environment = {**os.environ, "STRATA_URL": f"http://127.0.0.1:{cluster.port}", "STRATA_LOG": cluster.log_path,
+                       "STRATA_NARROW_URL": f"http://127.0.0.1:{narrow.port}"}
         # One file at a time: several look at what the whole cluster does meanwhile.
         command = [NODE, "--test", "--test-concurrency=1", "--test-timeout=120000", "--test-reporter=spec", *patterns, *files]
         return subprocess.run(command, env=environment, timeout=600).returncode

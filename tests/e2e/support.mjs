@@ -1,7 +1,7 @@
 // What the client tests share: the official clients, pointed at the cluster that run.py started, and the two ways to ask.
 //
-//   STRATA_URL       the cluster for everybody
-//   STRATA_KEYED_URL a second one, which wants a key and closes idle connections soon (keys.test.mjs, http_limits.test.mjs)
+//   STRATA_URL         the cluster for everybody
+//   STRATA_NARROW_URL  a second one, with keys, one sequence and short limits (narrow.test.mjs)
 //
 // both(name, check) makes two tests of one check: "whole: name" asks for one response, "stream: name" for events, which are put
 // together again. What an application sees must be the same, so the check cannot tell them apart unless it looks at `ask.streamed`.
@@ -136,6 +136,90 @@ function joinText(choice, piece) {
   if (!piece.logprobs) return;
   choice.logprobs ??= {};
   for (const [key, values] of Object.entries(piece.logprobs)) choice.logprobs[key] = [...(choice.logprobs[key] ?? []), ...(values ?? [])];
+}
+
+// --- OpenAI's responses
+
+export const responseTool = (name) => ({ type: "function", name, description: functions[name][0], parameters: functions[name][1], strict: false });
+
+const responseWays = [false, true].map((streamed) => {
+  const ask = async (input, fields = {}) => {
+    const body = { model: defaults.model, temperature: 0, max_output_tokens: 32, store: false, input, ...fields };
+    if (!streamed) return openai.responses.create(body);
+    const order = new ResponseOrder();
+    for await (const event of await openai.responses.create({ ...body, stream: true })) order.next(event);
+    return order.end();
+  };
+  ask.streamed = streamed;
+  ask.text = async (input, fields) => outputText(await ask(input, fields));
+  return ask;
+});
+export const bothResponses = (name, check) => register(responseWays, name, check);
+
+export const outputText = ({ output }) =>
+  output.filter((item) => item.type === "message").flatMap((item) => item.content).filter((part) => part.type === "output_text").map((part) => part.text).join("");
+
+// Holds the events of a response against their order (api-case 28): created, in_progress, each item's added, its parts and deltas with
+// what is done equal to what was told, done; at the end the response with exactly these items.
+class ResponseOrder {
+  #first;
+  #number = 0;
+  #items = [];
+  #open = null;
+  #told = new Map();
+  #final = null;
+
+  next(event) {
+    assert.equal(this.#final, null, `${event.type} behind the end`);
+    this.#first ??= event.sequence_number;
+    assert.equal(event.sequence_number, this.#first + this.#number++);
+    const kind = event.type.replace(/^response\./, "");
+    if (this.#number === 1) assert.equal(kind, "created");
+    if (this.#number === 2) assert.equal(kind, "in_progress");
+    if (["created", "in_progress"].includes(kind)) {
+      assert.equal(event.response.status, "in_progress");
+    } else if (["completed", "incomplete", "failed"].includes(kind)) {
+      assert.equal(this.#open, null, "an item is open at the end");
+      assert.equal(event.response.status, kind);
+      this.#final = event.response;
+    } else {
+      assert.equal(event.output_index, kind === "output_item.added" ? this.#items.length : this.#items.length - 1, event.type);
+      this.#item(kind, event);
+    }
+  }
+
+  #item(kind, event) {
+    if (kind === "output_item.added") {
+      assert.equal(this.#open, null, "an item inside another one");
+      this.#open = event.item.id;
+      this.#items.push(event.item);
+    } else if (kind === "output_item.done") {
+      assert.equal(event.item.id, this.#open);
+      assert.equal(event.item.type, this.#items.at(-1).type);
+      this.#open = null;
+      this.#items[this.#items.length - 1] = event.item;
+    } else {
+      assert.equal(event.item_id, this.#open, event.type);
+      this.#piece(kind, event);
+    }
+  }
+
+  // Deltas add up to what their done says; parts are added before and done behind them.
+  #piece(kind, event) {
+    const [what, step] = [kind.slice(0, kind.lastIndexOf(".")), kind.slice(kind.lastIndexOf(".") + 1)];
+    const key = `${what} ${event.item_id} ${event.content_index ?? event.summary_index ?? ""}`;
+    if (step === "delta") this.#told.set(key, (this.#told.get(key) ?? "") + event.delta);
+    if (step === "added") assert.ok(!this.#told.has(key) && this.#told.set(key, null), "a part twice");
+    if (step !== "done") return;
+    if (event.part !== undefined) return assert.ok(this.#told.has(key), "a part that was not added is done");
+    assert.equal(event.text ?? event.arguments, this.#told.get(key) ?? "", event.type);
+  }
+
+  end() {
+    assert.ok(this.#final, "the stream ended early");
+    assert.deepEqual(this.#final.output, this.#items);
+    return this.#final;
+  }
 }
 
 // --- Anthropic's messages
