@@ -277,7 +277,7 @@ const std::vector<std::string>& schemas() {
           "required": ["inner"]})"};
   return kSchemas;
 }
-std::string gbnf_of(const std::string& schema) { return must(grammar::rules_of_schema(schema)).to_gbnf(); }
+std::string gbnf_of(const std::string& schema) { return must(must(grammar::rules_of_schema(schema)).to_gbnf()); }
 
 TEST(HostEngine, AnswersAreValidJsonOfTheirSchema) {
   Engine engine("0");
