@@ -58,6 +58,12 @@ class Bench(unittest.TestCase):
         self.assertGreater(report["warm_up"]["tokens"], 0)
         self.assertEqual(report["device"], "host")
 
+    def test_answers_under_a_grammar_are_measured_beside_free_ones(self):
+        result, report = self.bench("--synthetic", MODEL, "--constrained")
+        self.assertEqual([(row["clients"], row["constrained"], row["tokens"]) for row in report["decode"]],
+                         [(1, False, 24), (1, True, 24), (2, False, 48), (2, True, 48)])
+        self.assertRegex(result.stdout, r"1: windows under a grammar take [0-9.]+ ms, [+-][0-9.]+%")
+
     def test_a_synthetic_model_is_measured_and_gone_afterwards(self):
         result, report = self.bench("--synthetic", MODEL)
         self.check_figures(report)
