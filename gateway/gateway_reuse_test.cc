@@ -3,10 +3,10 @@
 
 #include <gmock/gmock.h>
 
-#include "gateway/conversations/turn_record.h"
 #include "gateway/generation/test_tokenizer.h"
 #include "gateway/testing/fake_store.h"
 #include "gateway/testing/gateway_fixture.h"
+#include "gateway/testing/turn_record.h"
 
 namespace strata::gateway {
 namespace {
@@ -212,6 +212,31 @@ INSTANTIATE_TEST_SUITE_P(
                  .end = TurnEnd::kDisconnect},
         TurnCase{.name = "Error", .fails_after = 3, .end = TurnEnd::kError}),
     [](const auto& test) { return test.param.name; });
+
+// Anthropic's third number: what was read up to the last state that the engine kept of the prompt.
+TEST_F(GatewayReuseTest, UsageSaysHowMuchOfAPromptWasKeptForLaterRequests) {
+  start_all();
+  const auto usage = [&](const Turns& turns) {
+    std::string request = body(turns, R"(,"model":"m","max_tokens":64)");
+    return json(post("/v1/messages", request)).at("usage").as_object();
+  };
+  const auto first = usage({{"user", kQuestion}});
+  const std::vector<uint32_t> kept = engine_->seen().at(0).checkpoints;
+  ASSERT_FALSE(kept.empty());
+  EXPECT_EQ(first.at("cache_creation_input_tokens"), kept.back());
+  EXPECT_EQ(first.at("cache_read_input_tokens"), 0);
+  ASSERT_TRUE(index_follows());
+  const auto same = usage({{"user", kQuestion}});
+  EXPECT_EQ(same.at("cache_read_input_tokens"), kept.back());
+  EXPECT_EQ(same.at("cache_creation_input_tokens"), 0) << "nothing new was kept";
+  ASSERT_TRUE(index_follows());
+  const auto next = usage({{"user", kQuestion}, {"assistant", kAnswer}, {"user", "And a cello?"}});
+  const SeenCall seen = engine_->seen().at(2);
+  ASSERT_FALSE(seen.checkpoints.empty());
+  EXPECT_EQ(next.at("cache_read_input_tokens"), seen.reused_tokens);
+  EXPECT_EQ(next.at("cache_creation_input_tokens"), seen.checkpoints.back() - seen.reused_tokens);
+  EXPECT_EQ(next.at("input_tokens"), seen.prompt_tokens.size() - seen.checkpoints.back());
+}
 
 // ---- parked states
 

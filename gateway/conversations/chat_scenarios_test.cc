@@ -9,8 +9,8 @@
 #include "gateway/conversations/checkpoint_positions.h"
 #include "gateway/conversations/prefix_index.h"
 #include "gateway/conversations/prompt_landmarks.h"
-#include "gateway/conversations/turn_record.h"
 #include "gateway/generation/test_tokenizer.h"
+#include "gateway/testing/turn_record.h"
 
 namespace strata::gateway {
 namespace {

@@ -83,6 +83,7 @@ struct PromptProgress {
   uint32_t total = 0;
   uint32_t cached = 0;
   uint32_t processed = 0;
+  uint32_t kept = 0;  // behind so many tokens of the prompt lies the furthest state kept while it was read
 };
 
 struct GeneratedToken {

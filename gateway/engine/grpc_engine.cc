@@ -132,8 +132,10 @@ class GrpcCall final : public EngineCall,
     switch (response_.event_case()) {
       case v1::GenerateResponse::kProgress: {
         const auto& progress = response_.progress();
-        on_event_(PromptProgress{
-            .total = progress.total(), .cached = progress.cached(), .processed = progress.processed()});
+        on_event_(PromptProgress{.total = progress.total(),
+                                 .cached = progress.cached(),
+                                 .processed = progress.processed(),
+                                 .kept = progress.kept()});
         break;
       }
       case v1::GenerateResponse::kToken:

@@ -145,7 +145,7 @@ void Generation::begin_choice() {
                                 .scores = job_.sampling.logprobs,
                                 .stop = job_.stop,
                                 .calls = job_.calls});
-  turn_.emplace(prompt().tokens);
+  chosen_.emplace();
   reuse_.reset();
   last_token_.reset();
   progress_ = {};
@@ -256,6 +256,7 @@ void Generation::on(EngineSaid said) {
 void Generation::handle(const PromptProgress& progress) {
   heard();
   reuse_->began({.reused_tokens = progress.cached});
+  reuse_->kept(progress.kept);
   progress_ = progress;
   if (closed_ || !job_.stream || !job_.return_progress) return;
   const auto elapsed = std::chrono::duration_cast<milliseconds>(this->executor().now() - arrived_);
@@ -266,7 +267,7 @@ void Generation::handle(const GeneratedToken& token) {
   heard();
   if (closed_ || choice_done_) return;
   const bool first = tokens().empty();
-  if (Status chosen = turn_->chose(token.index, token.id); !chosen.ok()) {
+  if (Status chosen = chosen_->chose(token.index, token.id); !chosen.ok()) {
     environment_.probe->protocol_fault(ProtocolFault::kTokenIndex);
     return fail(engine_failed("the engine sent " + chosen.message()), Outcome::kEngineError);
   }
@@ -294,7 +295,7 @@ void Generation::handle(const EngineFinished& finished) {
                  .source = finished.source,
                  .not_restored = finished.not_restored});
   if (finished.reason != EngineFinished::Reason::kEndToken) return finish_choice(AnswerEnd::kLength);
-  if (Status chosen = turn_->chose_end(finished.end_token); !chosen.ok()) {
+  if (Status chosen = chosen_->chose_end(); !chosen.ok()) {
     environment_.probe->protocol_fault(ProtocolFault::kTokenIndex);
     return fail(engine_failed(chosen.message()), Outcome::kEngineError);
   }
@@ -492,7 +493,7 @@ void Generation::leave_client() {
 
 Phase Generation::phase() const {
   if (!granted_) return Phase::kQueued;
-  return !turn_ || tokens().empty() ? Phase::kPrefill : Phase::kDecode;
+  return !chosen_ || tokens().empty() ? Phase::kPrefill : Phase::kDecode;
 }
 
 // ---- the end

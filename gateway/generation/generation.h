@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "gateway/admission/admission.h"
-#include "gateway/conversations/turn_record.h"
 #include "gateway/generation/answer.h"
+#include "gateway/generation/answer_tokens.h"
 #include "gateway/generation/generation_job.h"
 #include "gateway/http/exchange.h"
 #include "gateway/index/conversation_index.h"
@@ -133,7 +133,7 @@ class Generation : public actor::Actor {
   void close(Outcome outcome);
   void end_call();
   void release();
-  std::span<const int32_t> tokens() const { return turn_->answer(); }  // generated so far
+  std::span<const int32_t> tokens() const { return chosen_->tokens(); }  // generated so far
   Usage usage() const;
 
   const TicketId ticket_;
@@ -156,7 +156,7 @@ class Generation : public actor::Actor {
   // The choice being answered
   uint32_t choice_ = 0;
   std::optional<Answer> answer_;
-  std::optional<TurnRecord> turn_;
+  std::optional<AnswerTokens> chosen_;
   std::optional<ReuseReport> reuse_;  // of the last call that was heard
   std::optional<Time> last_token_;
   PromptProgress progress_;

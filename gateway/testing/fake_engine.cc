@@ -125,11 +125,13 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
   }
 
   // Keeps the states that were asked for on the way.
-  void read_up_to(std::size_t count, const v1::GenerateRequest& request, Sequence& sequence) const {
+  void read_up_to(std::size_t count, const v1::GenerateRequest& request, Sequence& sequence,
+                  v1::PromptProgress& progress) const {
     for (const v1::Checkpoint& wish : request.checkpoints()) {
       if (wish.prompt_tokens() <= sequence.read || wish.prompt_tokens() > count) continue;
       engine_->states->checkpoint(std::span(sequence.tokens).first(wish.prompt_tokens()),
                                   request.name_space());
+      progress.set_kept(wish.prompt_tokens());
     }
     sequence.read = std::max(sequence.read, count);
   }
@@ -152,11 +154,11 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
     const uint32_t reused = std::min(sequence.reused, prompt);
     event.mutable_progress()->set_total(prompt);
     event.mutable_progress()->set_cached(reused);
-    read_up_to(reused + (prompt - reused) / 2, request, sequence);
+    read_up_to(reused + (prompt - reused) / 2, request, sequence, *event.mutable_progress());
     event.mutable_progress()->set_processed(
         static_cast<uint32_t>(std::min<std::size_t>(sequence.read, prompt)));
     if (!writer.Write(event) || !wait(context, script.prefill)) return given_up;
-    read_up_to(sequence.tokens.size(), request, sequence);
+    read_up_to(sequence.tokens.size(), request, sequence, *event.mutable_progress());
     event.mutable_progress()->set_processed(prompt);
     if (!writer.Write(event)) return given_up;
 

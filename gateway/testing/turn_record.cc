@@ -1,4 +1,4 @@
-#include "gateway/conversations/turn_record.h"
+#include "gateway/testing/turn_record.h"
 
 #include <algorithm>
 

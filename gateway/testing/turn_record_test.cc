@@ -2,7 +2,7 @@
 // and some drafts, accepts a part of them and chooses the next pending token; what the record says was
 // committed must be what this engine has fed, token by token.
 
-#include "gateway/conversations/turn_record.h"
+#include "gateway/testing/turn_record.h"
 
 #include <gmock/gmock.h>
 

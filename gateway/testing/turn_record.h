@@ -1,6 +1,7 @@
 #pragma once
-// Which tokens one turn leaves behind: the books that say what the state of a sequence stands for when the
-// turn has ended, in whatever way (rules C5, C9; design: "Committed state equals emitted tokens").
+// For tests: which tokens one turn leaves behind, written down from what was emitted alone: the books that
+// say what the state of a sequence stands for when the turn has ended, in whatever way (rules C5, C9; design:
+// "Committed state equals emitted tokens"). What an engine keeps is compared with it.
 //
 // A state is only as good as the knowledge of its tokens. So the record goes by token ids alone, never by
 // text; what the state holds is what the engine says it holds, never what was asked for or shown; and a state
