@@ -11,8 +11,10 @@
 namespace strata::gpu_worker::cuda {
 namespace {
 
-// Several blocks of that size are on a multiprocessor at once.
+// Several blocks of that size are on a multiprocessor at once, so many by their registers.
 constexpr uint32_t kSharedBytes = 45 * 1024;
+constexpr uint32_t kBlocksAtOnce = 5;
+constexpr uint32_t kSharedBytesOfAll = 227 * 1024, kSharedBytesReserved = 1024;  // of an H200; of a block
 constexpr uint32_t kRowsMax = 64;
 
 uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
@@ -50,8 +52,8 @@ RowsPlan plan_rows(const ProductLaunch& args, uint32_t block_units, uint32_t blo
 
   // As many rounds of `slots` rows as take the least time: the busiest multiprocessor's instructions, and how
   // long one block takes from its data to its end, both in rounds of a block. What a block does beside them
-  // is worth 1.5 rounds; a round that has the multiprocessor for itself takes 3.6 times as long as where
-  // others fill its gaps.
+  // is worth 1.5 rounds; a round that has the multiprocessor for itself takes twice as long as where others
+  // fill its gaps. Blocks that find no place at first ask for their weights when others have ended.
   const uint32_t step = source.silu && plan.slots % 2 != 0 ? 2 * plan.slots : plan.slots;
   float least = 0.0f;
   for (uint32_t rows = step; rows == step || (rows <= kRowsMax && rows * row_bytes <= kSharedBytes);
@@ -59,9 +61,11 @@ RowsPlan plan_rows(const ProductLaunch& args, uint32_t block_units, uint32_t blo
     RowsPlan other = plan;
     other.rows = rows;
     const uint32_t tiles = count_tiles(source, other) * args.groups_max;
+    const uint32_t at_once =
+        std::min(kBlocksAtOnce, kSharedBytesOfAll / (rows * row_bytes + x_bytes + kSharedBytesReserved));
     const auto rounds = static_cast<float>(rows / plan.slots);
-    const float time =
-        static_cast<float>(ceil_div(tiles, multiprocessors())) * (rounds + 1.5f) + 3.6f * (rounds + 2.0f);
+    const float time = static_cast<float>(ceil_div(tiles, multiprocessors())) * (rounds + 1.5f) +
+                       2.0f * (rounds + 2.0f) + (tiles > multiprocessors() * at_once ? 4.0f : 0.0f);
     if (plan.rows == 0 || time < least) {
       plan.rows = rows;
       least = time;

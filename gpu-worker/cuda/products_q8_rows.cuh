@@ -53,11 +53,10 @@ class RowsProduct {
     }
   }
 
-  // Weights that no kernel writes are asked for before the kernels ahead have ended.
-  __device__ void compute(bool weights_are_there) {
-    if (weights_are_there) begin_copies();
+  // Weights are written by no kernel: they are asked for before the kernels ahead have ended.
+  __device__ void compute() {
+    begin_copies();
     await_earlier_kernels();
-    if (!weights_are_there) begin_copies();
     for (uint32_t token = 0; token < tile_.tokens; ++token) {
       if (token != 0 && !stays()) begin_copies();
       multiply(token);
@@ -215,16 +214,18 @@ inline constexpr int kRowsBlocks = F::kBlockValues < 256 || F::kType == TensorTy
 template <class F>
 __global__ __launch_bounds__(kRowsThreads, kRowsBlocks<F>) void rows_kernel(const ProductSource source,
                                                                             const RowsPlan plan) {
-  let_next_kernel_begin();
   const bool grouped = source.hits.counts != nullptr;
+  // The groups were written before gate and up began. Those let down begin only when they know that, so that
+  // down finds the groups complete and asks for its weights while gate and up are still at work.
+  if (grouped && !source.to_pairs) await_earlier_kernels();
+  let_next_kernel_begin();
   HitGroup hit;
   if (grouped) {
-    await_earlier_kernels();
     // No group is empty: asking for its count, too, has it loaded while the number of groups is awaited.
     hit = source.hits.groups[blockIdx.y];
     if (blockIdx.y >= source.hits.counts->groups || hit.count == 0) return;
   }
-  RowsProduct<F>(source, plan, hit).compute(!grouped);
+  RowsProduct<F>(source, plan, hit).compute();
 }
 
 // `kUnits`, `block_bytes` and `terms` of the format.
