@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "services/base/check.h"
 #include "services/base/counter.h"
@@ -54,13 +55,36 @@ void BoardServer::helper_loop(uint32_t lane) {
 }
 
 void BoardServer::compute_all(const WorkShares::Round& round, Stage stage, uint32_t lane) {
+  bool looks_ahead = stage == Stage::kIntermediate;
   for (auto claim = shares_.take(round, stage, lane); !claim.empty();
        claim = shares_.take(round, stage, lane)) {
+    if (std::exchange(looks_ahead, false)) {
+      job_->look_ahead(shares_.share(round, stage, lane), shares_.share(round, Stage::kOutput, lane),
+                       scratch_[lane]);
+    }
     job_->compute(stage, claim, scratch_[lane]);
     // Before finish(): after it the board may be gone. Relaxed: only whether it moves is of interest.
     board_->header().progress_of(lane).fetch_add(1, std::memory_order_relaxed);
     shares_.finish(round, stage, lane, claim);
   }
+}
+
+// What it asks for was planned while this thread held a claim; the request may be over by now.
+void BoardServer::wait_and_fetch(const WorkShares::Round& round, JobScratch& scratch) const {
+  constexpr std::size_t kLine = 64, kAtOnce = 8 * kLine;
+  auto& rows = scratch.output_rows;
+  std::size_t next = 0;
+  while (!shares_.complete(round, Stage::kIntermediate)) {
+    if (next == rows.size()) {
+      shm::relax(options_.wait);
+      continue;
+    }
+    const auto piece = rows[next].first(std::min(rows[next].size(), kAtOnce));
+    for (std::size_t at = 0; at < piece.size(); at += kLine) __builtin_prefetch(piece.data() + at, 0, 2);
+    rows[next] = rows[next].subspan(piece.size());
+    if (rows[next].empty()) ++next;
+  }
+  rows.clear();
 }
 
 void BoardServer::wait_complete(const WorkShares::Round& round, Stage stage) const {
@@ -78,7 +102,7 @@ void BoardServer::work(uint32_t lane) {
   const Clock::time_point halfway = Clock::now();
   Clock::duration busy = halfway - begin;
   if (round.of(Stage::kOutput) > 0) {
-    wait_complete(round, Stage::kIntermediate);
+    wait_and_fetch(round, scratch_[lane]);
     const Clock::time_point again = Clock::now();
     compute_all(round, Stage::kOutput, lane);
     busy += Clock::now() - again;

@@ -48,6 +48,8 @@ class BoardServer {
   void pin(uint32_t lane) const;
   void work(uint32_t lane);
   void compute_all(const WorkShares::Round& round, Stage stage, uint32_t lane);
+  // Until all of h is there; asks meanwhile for the weights that are read next.
+  void wait_and_fetch(const WorkShares::Round& round, JobScratch& scratch) const;
   void wait_complete(const WorkShares::Round& round, Stage stage) const;
   void answer();
   void follow_window(const shm::BoardHeader& header);

@@ -41,6 +41,11 @@ quant::Activations float_input(std::span<const model::LayerExperts> layers,
   return input;
 }
 
+void touch_pages(std::span<const std::byte> rows) {
+  constexpr std::size_t kPage = 4096;
+  for (std::size_t at = 0; at < rows.size(); at += kPage) __builtin_prefetch(rows.data() + at, 0, 2);
+}
+
 }  // namespace
 
 ExpertJob::ExpertJob(std::span<const model::LayerExperts> layers, const shm::BoardGeometry& geometry,
@@ -69,6 +74,7 @@ ExpertJob::ExpertJob(std::span<const model::LayerExperts> layers, const shm::Boa
 void ExpertJob::prepare(JobScratch& scratch) const {
   scratch.expert.reserve(geometry_.tokens_max, width_max_);
   scratch.reading = 0;
+  scratch.output_rows.reserve(split_.capacity());
 }
 
 Status ExpertJob::check(const shm::BoardRequest& request) const {
@@ -247,6 +253,21 @@ void ExpertJob::compute(Stage stage, const WorkShares::Claim& claim, JobScratch&
       });
       return;
   }
+}
+
+void ExpertJob::look_ahead(const WorkShares::Claim& intermediate, const WorkShares::Claim& output,
+                           JobScratch& scratch) const {
+  for_rows(gate_cut_, intermediate, [&](uint32_t index, uint32_t begin, uint32_t end) {
+    const expert::ExpertTask task = task_of(runs_[split_[index]]);
+    touch_pages(expert::ExpertPhases(task).gate_rows(begin, end));
+    touch_pages(expert::ExpertPhases(task).up_rows(begin, end));
+  });
+  scratch.output_rows.clear();
+  for_rows(down_cut_, output, [&](uint32_t index, uint32_t begin, uint32_t end) {
+    const expert::ExpertTask task = task_of(runs_[split_[index]]);
+    scratch.output_rows.push_back(expert::ExpertPhases(task).down_rows(begin, end));
+    touch_pages(scratch.output_rows.back());
+  });
 }
 
 }  // namespace strata::cpu_expert_worker

@@ -31,6 +31,8 @@ struct JobScratch {
   uint64_t reading = 0;
   uint32_t output_expert = 0;
   std::optional<quant::Activations> output_input;
+  // Weights that the thread's share of Stage::kOutput reads, as far as they have not been asked for.
+  std::vector<std::span<const std::byte>> output_rows;
 };
 
 class ExpertJob {
@@ -51,6 +53,11 @@ class ExpertJob {
   // Computes units of a stage into the board's parts (or, of Stage::kIntermediate, into the job's own
   // memory). Any thread; each unit once; Stage::kOutput only when Stage::kIntermediate is complete.
   void compute(Stage stage, const WorkShares::Claim& claim, JobScratch& scratch);
+  // For a thread that holds its first claim: asks for a line of each page of the weights that its shares of
+  // the split experts will read, so that the translations of their addresses are on their way together,
+  // before the first of them is needed. Leaves what Stage::kOutput will read in scratch.output_rows.
+  void look_ahead(const WorkShares::Claim& intermediate, const WorkShares::Claim& output,
+                  JobScratch& scratch) const;
   // Makes room in a thread's scratch for any request; a scratch that has served another job is cleared.
   void prepare(JobScratch& scratch) const;
 

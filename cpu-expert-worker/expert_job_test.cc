@@ -170,5 +170,32 @@ TEST_F(ExpertJobTest, SplitsWhatDoesNotDivideAmongTheThreads) {
       << "the large one is more than half of the work, and one is left over";
 }
 
+TEST_F(ExpertJobTest, LooksAheadAtTheRowsOfAShareAndNoOthers) {
+  const TestLayer layer({TensorType::kQ2_K, TensorType::kQ2_K, TensorType::kQ4_0}, 256);
+  ExpertJob job(layer.layers(), geometry_, 4, {.split = SplitRule::kAll, .unit_bytes = 1024});
+  JobScratch scratch;
+  job.prepare(scratch);
+  write_request({1, 0, 2, 1});
+  ASSERT_TRUE(job.read(*board_).ok());
+  const auto units_of = [&](Stage stage) { return job.units()[static_cast<std::size_t>(stage)]; };
+  // From the middle of one expert to the middle of the next but one.
+  const uint32_t units = units_of(Stage::kOutput);
+  ASSERT_GE(units, 6U);
+  job.look_ahead({0, units_of(Stage::kIntermediate)}, {1, units - 1}, scratch);
+  std::size_t bytes = 0;
+  for (const auto rows : scratch.output_rows) {
+    EXPECT_GE(rows.data(), layer.down.data());
+    EXPECT_LE(rows.data() + rows.size(), layer.down.data() + layer.down.size());
+    bytes += rows.size();
+  }
+  ASSERT_EQ(scratch.output_rows.size(), 3U);
+  const auto all = 3 * layer.layer.down_expert_bytes;
+  EXPECT_EQ(bytes, all - 2 * all / units);
+  EXPECT_EQ(scratch.output_rows[1].data(), layer.down.data() + 2 * layer.layer.down_expert_bytes);
+
+  job.look_ahead({0, 0}, {0, 0}, scratch);
+  EXPECT_TRUE(scratch.output_rows.empty());
+}
+
 }  // namespace
 }  // namespace strata::cpu_expert_worker

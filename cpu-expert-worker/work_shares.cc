@@ -50,6 +50,11 @@ WorkShares::Round WorkShares::current() const {
   }
 }
 
+WorkShares::Claim WorkShares::share(const Round& round, Stage stage, uint32_t lane) const {
+  const uint32_t units = round.of(stage);
+  return {share_begin(units, lane, lanes_.size()), share_begin(units, lane + 1, lanes_.size())};
+}
+
 WorkShares::Claim WorkShares::take(const Round& round, Stage stage, uint32_t lane) {
   const uint32_t units = round.of(stage);
   if (units == 0) return {};

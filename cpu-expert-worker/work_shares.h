@@ -48,6 +48,8 @@ class WorkShares {
   // Any lane, at any time: the request that is open. A late lane may hold a round that is over; it gets no
   // unit of it, nor by mistake one of the next.
   Round current() const;
+  // All units of a lane's own share, taken or not.
+  Claim share(const Round& round, Stage stage, uint32_t lane) const;
   // Units of one lane's share, the own one first; of Stage::kWhole one at a time. Empty: all are taken.
   Claim take(const Round& round, Stage stage, uint32_t lane);
   // The units of a claim are done; what they wrote is visible to whoever finds the stage complete.

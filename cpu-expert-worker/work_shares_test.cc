@@ -30,6 +30,24 @@ TEST(WorkSharesTest, HasNoRoundBeforeTheFirst) {
   EXPECT_TRUE(shares.take(shares.current(), Stage::kWhole, 0).empty());
 }
 
+TEST(WorkSharesTest, SharesFollowEachOtherWhateverIsTaken) {
+  for (const uint32_t lanes : {1U, 2U, 7U, 64U}) {
+    WorkShares shares(lanes);
+    shares.open(kSome);
+    const auto round = shares.current();
+    (void)shares.take(round, Stage::kOutput, 0);
+    for (const Stage stage : {Stage::kWhole, Stage::kIntermediate, Stage::kOutput}) {
+      uint32_t end = 0;
+      for (uint32_t lane = 0; lane < lanes; ++lane) {
+        const WorkShares::Claim share = shares.share(round, stage, lane);
+        EXPECT_EQ(share.begin, end);
+        end = share.end;
+      }
+      EXPECT_EQ(end, round.of(stage));
+    }
+  }
+}
+
 TEST(WorkSharesTest, GivesEveryUnitOnceToALaneThatIsAlone) {
   for (const uint32_t lanes : {1U, 2U, 5U, 15U, 64U}) {
     WorkShares shares(lanes);

@@ -50,6 +50,10 @@ std::span<const std::byte> ExpertPhases::gate_rows(uint32_t begin, uint32_t end)
   return rows_of(task_.weights.gate, begin, end);
 }
 
+std::span<const std::byte> ExpertPhases::up_rows(uint32_t begin, uint32_t end) const {
+  return rows_of(task_.weights.up, begin, end);
+}
+
 std::span<const std::byte> ExpertPhases::down_rows(uint32_t begin, uint32_t end) const {
   return rows_of(task_.weights.down, begin, end);
 }

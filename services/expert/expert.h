@@ -82,6 +82,7 @@ class ExpertPhases {
 
   // The weights that a range of phase 1 reads first, and those of phase 2.
   std::span<const std::byte> gate_rows(uint32_t begin, uint32_t end) const;
+  std::span<const std::byte> up_rows(uint32_t begin, uint32_t end) const;
   std::span<const std::byte> down_rows(uint32_t begin, uint32_t end) const;
 
  private:
