@@ -171,19 +171,20 @@ TEST(SamplingTest, ChoosesOnlyWhatTheMaskAllows) {
       std::vector<int32_t> allowed = {static_cast<int32_t>(random.below(vocab))};
       const uint32_t more = i % 4 == 0 ? 0 : i % 4 == 1 ? 3 : vocab / 2;
       for (uint32_t n = 0; n < more; ++n) allowed.push_back(static_cast<int32_t>(random.below(vocab)));
-      Request r{.params = {.temperature = i % 3 == 0 || vocab <= 20 ? 0.0f : 0.9f,
-                           .top_k = i % 2 == 0 ? 5u : 20u,
-                           .top_p = i % 5 == 0 ? 0.5f : 1.0f,
-                           .min_p = i % 7 == 0 ? 0.1f : 0.0f,
-                           .repetition_penalty = i % 2 == 0 ? 1.4f : 1.0f,
-                           .frequency_penalty = i % 6 == 0 ? 0.5f : 0.0f,
-                           .seed = i,
-                           .logit_bias = {{static_cast<int32_t>(vocab / 2), i % 3 == 0 ? 50.0f : -2.0f}},
-                           .logprobs = i % 8 == 0,
-                           .top_logprobs = 5},
-                .position = i,
-                .prompt = {0},
-                .generated = {allowed[0]}};
+      Request r;  // member by member: a g++ 12 takes what a braced one owns for uninitialized
+      r.params.temperature = i % 3 == 0 || vocab <= 20 ? 0.0f : 0.9f;
+      r.params.top_k = i % 2 == 0 ? 5u : 20u;
+      r.params.top_p = i % 5 == 0 ? 0.5f : 1.0f;
+      r.params.min_p = i % 7 == 0 ? 0.1f : 0.0f;
+      r.params.repetition_penalty = i % 2 == 0 ? 1.4f : 1.0f;
+      r.params.frequency_penalty = i % 6 == 0 ? 0.5f : 0.0f;
+      r.params.seed = i;
+      r.params.logit_bias.emplace_back(static_cast<int32_t>(vocab / 2), i % 3 == 0 ? 50.0f : -2.0f);
+      r.params.logprobs = i % 8 == 0;
+      r.params.top_logprobs = 5;
+      r.position = i;
+      r.prompt = {0};
+      r.generated = {allowed[0]};
       if (i % 9 != 8) r.mask = mask_of(vocab, allowed);  // rows without one in between
       requests.push_back(std::move(r));
     }
@@ -205,9 +206,13 @@ TEST(SamplingTest, AMaskIsStrongerThanABias) {
   Generator random(8);
   const std::vector<uint32_t> mask = mask_of(3000, {2300, 2999});
   std::vector<Request> requests;
-  for (const float temperature : {0.0f, 1.0f})
-    requests.push_back({.params = {.temperature = temperature, .top_k = 3, .logit_bias = all}, .mask = mask});
-  requests.push_back({.params = {.top_k = 3, .logit_bias = {{7, kInfinity}}}, .mask = mask});
+  for (uint32_t i = 0; i < 3; ++i) {
+    Request& r = requests.emplace_back();
+    r.params.temperature = i == 0 ? 0.0f : 1.0f;
+    r.params.top_k = 3;
+    r.params.logit_bias = i < 2 ? all : std::vector<std::pair<int32_t, float>>{{7, kInfinity}};
+    r.mask = mask;
+  }
   const std::vector<float> logits = random_floats(random, 3000 * requests.size());
   expect_same_tokens(logits, 3000, requests);
   EXPECT_EQ(sample_on_device(logits, 3000, requests)[0].id, 2300) << "the first that is allowed";
