@@ -26,12 +26,20 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Beside the HTTP thread: two read and tokenize requests, and one is always left for searches.
-constexpr uint32_t kWorkerThreads = 3;
+// Beside the HTTP thread: two read and tokenize requests, one may wait for the file of stored responses, and
+// one is always left for searches.
+constexpr uint32_t kWorkerThreads = 4;
+constexpr uint64_t kResponseBytesDefault = uint64_t{1} << 30;
+constexpr int64_t kSecondsOfDay = 24 * 60 * 60;
 // Bodies that may be parsed at the same time, beyond the requests that run or wait.
 constexpr uint32_t kRequestsBeingRead = 8;
 // After the last answer, for what is still in buffers.
 constexpr milliseconds kFlushGrace{500};
+
+int64_t unix_time() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
 
 // Errors: the file's.
 Result<std::vector<config::SecretHash>> load_keys(const config::Settings& settings) {
@@ -59,9 +67,9 @@ Result<LoadedModel> load_model(const config::Settings& settings) {
   card.id = settings.model_name();
   if (card.id.empty()) card.id = config.name;
   if (card.id.empty()) card.id = std::filesystem::path(file.path()).stem().string();
-  card.created =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-          .count();
+  card.file_name = std::filesystem::path(file.path()).filename().string();
+  card.chat_template = source;
+  card.created = unix_time();
   card.context_tokens =
       settings.engine_context_tokens() != 0 ? settings.engine_context_tokens() : config.context_length;
   card.sequences = settings.engine_sequences();
@@ -81,6 +89,14 @@ ReuseOptions reuse_options(const config::Settings& settings) {
   return {.checkpoints = {.every_tokens = settings.conversations_checkpoint_every_tokens(),
                           .positions_max = settings.conversations_checkpoints_max()},
           .share_roots = settings.conversations_share_roots().value == "on"};
+}
+
+ResponseKeeper::Options keeper_options(const config::Settings& settings, const std::string& run_dir) {
+  const std::string file = settings.responses_file().string();
+  return {.path = file.empty() ? run_dir + "/responses.sqlite" : file,
+          .limits = {.bytes_max = settings.responses_bytes_max().bytes.value_or(kResponseBytesDefault),
+                     .unused_s_max = settings.responses_unused_days_max() * kSecondsOfDay},
+          .unix_time = unix_time};
 }
 
 // What never changes while the process runs.
@@ -112,6 +128,7 @@ struct Gateway::Impl {
   std::unique_ptr<ProcessClient> processes;
   std::unique_ptr<StateFeed> engine_feed, store_feed;
   std::shared_ptr<ConversationIndex> index;
+  std::shared_ptr<ResponseKeeper> keeper;  // nullptr: responses are not stored
   std::shared_ptr<Admission> admission;
   std::shared_ptr<EngineMonitor> monitor;
   std::shared_ptr<Service> service;
@@ -122,6 +139,14 @@ struct Gateway::Impl {
   GatewayStatus known_status;  // guarded by status_mutex
   EngineState engine_state;    // HTTP thread
   AdmissionView queue;         // HTTP thread
+
+  Status open_responses() {
+    const config::Settings& settings = *options.settings;
+    if (settings.responses_store().value == "off") return {};
+    TRY(keeper,
+        ResponseKeeper::start(workers->make_executor(), keeper_options(settings, options.run_dir), *metrics));
+    return {};
+  }
 
   void wire() {
     const config::Settings& settings = *options.settings;
@@ -155,6 +180,7 @@ struct Gateway::Impl {
                                       .conversations = conversations.get(),
                                       .admission = admission,
                                       .index = index,
+                                      .keeper = keeper,
                                       .limits = options.generation,
                                       .reuse = reuse_options(settings)};
     service = std::make_shared<Service>(
@@ -211,6 +237,7 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options) {
   TRY(impl->model, load_model(settings));
   impl->options = std::move(options);
   impl->http = std::make_unique<HttpServer>(impl->options.http, *impl->probe);
+  TRY_OK(impl->open_responses());
   impl->wire();
   TRY(impl->address, impl->http->listen(settings.gateway_listen(),
                                         [service = impl->service](std::shared_ptr<Exchange> exchange) {
@@ -246,6 +273,7 @@ Gateway::~Gateway() {
   impl_->service.reset();
   impl_->admission.reset();
   impl_->index.reset();
+  impl_->keeper.reset();
   impl_->http.reset();
   impl_->workers.reset();
   impl_->engine_feed.reset();

@@ -63,6 +63,14 @@ ApiError waited_too_long() {
           .retry_after_s = 10};
 }
 
+ApiError no_free_slot() {
+  return {.status = 503,
+          .type = "server_error",
+          .message = "all sequences are in use",
+          .code = "no_slot",
+          .retry_after_s = 1};
+}
+
 ApiError engine_failed(std::string message) {
   return {.status = 500, .type = "server_error", .message = std::move(message), .code = "engine_error"};
 }

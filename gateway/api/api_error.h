@@ -32,6 +32,7 @@ ApiError context_exceeded(uint64_t prompt_tokens, uint64_t context_tokens);
 ApiError model_loading(double progress);
 ApiError engine_away();
 ApiError waited_too_long();
+ApiError no_free_slot();
 ApiError engine_failed(std::string message);
 ApiError shutting_down();
 

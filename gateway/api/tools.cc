@@ -70,9 +70,7 @@ void read_tool(FieldReader& fields, const boost::json::value& value, const std::
   FieldReader inner(*function, where + ".function.");
   const bool strict = inner.boolean("strict").value_or(false);
   if (inner.failed()) fields.fail(inner.error().value());
-  if (!check_function(fields, *function, where + ".function.", tools)) return;
-  if (strict) tools.strict.emplace(*inner.string("name"));
-  tools.offered.push_back(value);
+  offer(fields, value.get_object(), where + ".function.", strict, tools);
 }
 
 // The name in {"type":"function","function":{"name":...}}; empty if it has another form.
@@ -82,18 +80,6 @@ std::string_view named_function(const boost::json::value& choice) {
   const auto* function = fields.object("function");
   if (function == nullptr) return {};
   return FieldReader(*function).string("name").value_or("");
-}
-
-// What both dialects ask of a choice that forces a call. name: empty if any tool will do.
-void force(FieldReader& fields, Tools& tools, std::string_view name) {
-  if (tools.offered.empty()) {
-    fields.fail("tool_choice", "tool_choice needs tools");
-  } else if (!name.empty() && !offers(tools, name)) {
-    fields.fail("tool_choice",
-                fmt::format("tool_choice names {}, which is not among the tools", snippet(name)));
-  }
-  tools.rule.required = true;
-  tools.rule.named = name;
 }
 
 void apply_choice(FieldReader& fields, Tools& tools) {
@@ -112,7 +98,7 @@ void apply_choice(FieldReader& fields, Tools& tools) {
                             describe(*choice)));
     return;
   }
-  force(fields, tools, name);
+  force_call(fields, tools, name);
 }
 
 // Calls f(element, place) for each element of the array `tools`.
@@ -150,11 +136,9 @@ void read_message_tool(FieldReader& fields, const boost::json::value& value, con
     fields.fail(tool.error().value());
     return;
   }
-  if (!check_function(fields, function, where + ".", tools)) return;
-  if (strict) tools.strict.emplace(*tool.string("name"));
   out["type"] = "function";
   out["function"] = std::move(function);
-  tools.offered.push_back(std::move(out));
+  offer(fields, std::move(out), where + ".", strict, tools);
 }
 
 void apply_message_choice(FieldReader& fields, Tools& tools) {
@@ -169,9 +153,9 @@ void apply_message_choice(FieldReader& fields, Tools& tools) {
   } else if (type == "none") {
     tools.offered.clear();
   } else if (type == "any") {
-    force(fields, tools, {});
+    force_call(fields, tools, {});
   } else if (type == "tool" && !name.empty()) {
-    force(fields, tools, name);
+    force_call(fields, tools, name);
   } else if (type != "auto") {
     fields.fail("tool_choice",
                 "tool_choice must have the type \"auto\", \"any\", \"none\", or \"tool\" and a name");
@@ -179,6 +163,25 @@ void apply_message_choice(FieldReader& fields, Tools& tools) {
 }
 
 }  // namespace
+
+void force_call(FieldReader& fields, Tools& tools, std::string_view name) {
+  if (tools.offered.empty()) {
+    fields.fail("tool_choice", "tool_choice needs tools");
+  } else if (!name.empty() && !offers(tools, name)) {
+    fields.fail("tool_choice",
+                fmt::format("tool_choice names {}, which is not among the tools", snippet(name)));
+  }
+  tools.rule.required = true;
+  tools.rule.named = name;
+}
+
+void offer(FieldReader& fields, boost::json::object tool, const std::string& where, bool strict,
+           Tools& tools) {
+  const boost::json::object& function = tool.at("function").get_object();
+  if (!check_function(fields, function, where, tools)) return;
+  if (strict) tools.strict.emplace(function.at("name").get_string());
+  tools.offered.push_back(std::move(tool));
+}
 
 Tools read_tools(FieldReader& fields) {
   Tools tools;

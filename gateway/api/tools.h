@@ -30,4 +30,11 @@ Tools read_tools(FieldReader& fields);
 // {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}.
 Tools read_message_tools(FieldReader& fields);
 
+// What all dialects ask of a tool in the form {"type":"function","function":{"name", "description",
+// "parameters"}}: adds it, or says what is wrong with it. where: of the function, "tools[0].function.".
+void offer(FieldReader& fields, boost::json::object tool, const std::string& where, bool strict,
+           Tools& tools);
+// And of a choice that forces a call. name: empty if any tool will do.
+void force_call(FieldReader& fields, Tools& tools, std::string_view name);
+
 }  // namespace strata::gateway

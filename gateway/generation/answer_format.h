@@ -66,9 +66,9 @@ class AnswerFormat {
 
   // The first bytes of a stream, before anything else is known but the size of the prompts.
   virtual std::string begin_stream(const Usage& prompts) = 0;
-  virtual std::string queued(uint32_t position) const = 0;
-  virtual std::string keep_alive() const = 0;
-  virtual std::string progress(uint32_t choice, const PromptProgress& progress, uint64_t time_ms) const = 0;
+  virtual std::string queued(uint32_t position) = 0;
+  virtual std::string keep_alive() = 0;
+  virtual std::string progress(uint32_t choice, const PromptProgress& progress, uint64_t time_ms) = 0;
   // What a stream says before the first token of a choice, for each piece, and when the choice is over.
   virtual std::string begin_choice(uint32_t choice) = 0;
   virtual std::string piece(uint32_t choice, const AnswerPiece& piece) = 0;
@@ -78,6 +78,11 @@ class AnswerFormat {
   virtual std::string fail_stream(const ApiError& error) = 0;
   // The body of a response that is no stream.
   virtual std::string whole(const std::vector<Choice>& choices, const Usage& usage) const = 0;
+  // For dialects whose answers later requests may go on from: what has to be kept of this one, asked for just
+  // before end_stream() or whole(). choices: of a response that is no stream.
+  virtual std::string record(const std::vector<Choice>&, const Usage&) const { return {}; }
+  // It could not be kept, and the answer has to say so.
+  virtual void not_kept() {}
 
  protected:
   AnswerIdentity identity_;

@@ -5,34 +5,15 @@
 #include <boost/json/array.hpp>
 
 #include "gateway/api/json_text.h"
-#include "gateway/api/utf8.h"
 #include "gateway/generation/openai_format.h"
 
 namespace strata::gateway {
 
 namespace {
 
-boost::json::object token_json(const std::string& bytes, float logprob) {
-  boost::json::array byte_values;
-  for (char c : bytes) byte_values.push_back(static_cast<unsigned char>(c));
-  boost::json::object out;
-  out["token"] = to_valid_utf8(bytes);
-  out["logprob"] = float_json(logprob);
-  out["bytes"] = std::move(byte_values);
-  return out;
-}
-
 boost::json::object logprobs_json(const std::vector<TokenScore>& scores) {
-  boost::json::array content;
-  for (const TokenScore& score : scores) {
-    boost::json::object entry = token_json(score.bytes, score.logprob);
-    boost::json::array top;
-    for (const auto& [bytes, logprob] : score.top) top.push_back(token_json(bytes, logprob));
-    entry["top_logprobs"] = std::move(top);
-    content.push_back(std::move(entry));
-  }
   boost::json::object out;
-  out["content"] = std::move(content);
+  out["content"] = scores_json(scores);
   return out;
 }
 

@@ -306,6 +306,7 @@ void Generation::handle(const EngineEnded& ended) {
   call_.reset();
   if (gone_at_) environment_.probe->cancel_seconds.Observe(seconds(this->executor().now() - *gone_at_));
   if (closed_) return release();
+  if (keeping_) return;
   if (choice_done_) {
     ++choice_;
     return begin_choice();
@@ -452,6 +453,32 @@ void Generation::keep_best() {
 
 void Generation::complete() {
   if (picks_best()) keep_best();
+  if (job_.keep) return keep();
+  say_end();
+}
+
+// Whoever hears the end may go on from it at once, so it is stored before.
+void Generation::keep() {
+  keeping_ = true;
+  end_call();
+  ResponseKeeper::Keep order{.owner = job_.name_space, .response = std::move(*job_.keep)};
+  order.response.response = job_.format->record(choices_, done_usage_);
+  order.reply = [weak = std::weak_ptr<Generation>(self())](Status status) {
+    if (auto alive = weak.lock()) tell(alive, Kept{std::move(status)});
+  };
+  tell(environment_.keeper, std::move(order));
+}
+
+void Generation::on(const Kept& kept) {
+  if (closed_) return;
+  if (!kept.status.ok()) {
+    obs::warn("generation", "{}: not stored: {}", exchange_->request().id, kept.status.message());
+    job_.format->not_kept();
+  }
+  say_end();
+}
+
+void Generation::say_end() {
   if (job_.stream) {
     write(job_.format->end_stream(done_usage_));
     if (closed_) return;
@@ -489,6 +516,15 @@ void Generation::leave_client() {
   environment_.probe->disconnected(phase());
   if (answer_ && !choice_done_) count_choice(FinishCause::kCancelled);
   close(Outcome::kClientCancel);
+}
+
+std::optional<RunningView> Generation::running() const {
+  if (!granted_ || closed_ || !chosen_) return {};
+  return RunningView{.prompt_tokens = static_cast<uint32_t>(prompt().tokens.size()),
+                     .generated_tokens = static_cast<uint32_t>(tokens().size()),
+                     .max_tokens = job_.max_tokens,
+                     .stream = job_.stream,
+                     .sampling = job_.sampling};
 }
 
 Phase Generation::phase() const {

@@ -4,7 +4,8 @@
 // to an earlier call is dropped and counted (rules A11, H11).
 //
 //   waiting -> (granted) -> searching -> calling -> (engine lost) -> away -> searching ... -> (all choices
-//   done | failed | client gone) -> over
+//   done) -> [being stored ->] over
+//   anywhere -> (failed | client gone) -> over
 //
 // Searching: which state of an earlier prompt this one can be continued from (conversation_index.h). Asked
 // again before every call, because with an engine what it kept is gone, and parked states are not.
@@ -23,6 +24,7 @@
 #include "gateway/generation/generation_job.h"
 #include "gateway/http/exchange.h"
 #include "gateway/index/conversation_index.h"
+#include "gateway/responses/response_keeper.h"
 #include "services/actor/actor.h"
 
 namespace strata::gateway {
@@ -49,6 +51,7 @@ struct GenerationEnvironment {
   ConversationProbe* conversations = nullptr;
   std::shared_ptr<Admission> admission;
   std::shared_ptr<ConversationIndex> index;
+  std::shared_ptr<ResponseKeeper> keeper = {};  // nullptr: responses are not stored
   GenerationLimits limits;
   ReuseOptions reuse;
 };
@@ -58,6 +61,15 @@ struct MeanLogprob {
   double sum = 0;
   uint32_t tokens = 0;
   double value() const { return tokens == 0 ? -std::numeric_limits<double>::infinity() : sum / tokens; }
+};
+
+// How far a request is that holds a sequence.
+struct RunningView {
+  uint32_t prompt_tokens = 0;
+  uint32_t generated_tokens = 0;
+  std::optional<uint32_t> max_tokens = {};
+  bool stream = false;
+  Sampling sampling = {};
 };
 
 class Generation : public actor::Actor {
@@ -77,12 +89,19 @@ class Generation : public actor::Actor {
     uint64_t wait = 0;
   };
   struct SubmitAgain {};
+  // The keeper has done what it could.
+  struct Kept {
+    Status status;
+  };
   // The server is stopping and has no more time for this answer.
   struct Stop {};
 
   // on_over: called last, when nothing of this request is left.
   Generation(std::shared_ptr<actor::Executor> executor, TicketId ticket, GenerationEnvironment environment,
              std::shared_ptr<Exchange> exchange, GenerationJob job, std::function<void(TicketId)> on_over);
+
+  // On the HTTP thread, as everything else. Nothing: it waits, or is over.
+  std::optional<RunningView> running() const;
 
   void on(Start);
   void on(AdmissionNews news);
@@ -92,6 +111,7 @@ class Generation : public actor::Actor {
   void on(KeepAlive);
   void on(GiveUpWaiting give_up);
   void on(SubmitAgain);
+  void on(const Kept& kept);
   void on(Stop);
 
  private:
@@ -128,6 +148,8 @@ class Generation : public actor::Actor {
   void count_choice(FinishCause cause);
   void keep_best();
   void complete();
+  void keep();
+  void say_end();
   void fail(ApiError error, Outcome outcome);
   void leave_client();
   void close(Outcome outcome);
@@ -148,6 +170,7 @@ class Generation : public actor::Actor {
   Time arrived_, last_write_;
   std::optional<Time> gone_at_;
   EngineInfo engine_info_;
+  bool keeping_ = false;              // all has been said, and waits to be stored
   std::vector<Choice> choices_;       // non-stream: what has been said so far
   std::vector<MeanLogprob> ratings_;  // of the choices
   Usage done_usage_;                  // of the choices that are complete

@@ -14,6 +14,7 @@
 #include "gateway/generation/answer.h"
 #include "gateway/generation/answer_format.h"
 #include "gateway/metrics/gateway_probe.h"
+#include "gateway/responses/response_store.h"
 
 namespace strata::gateway {
 
@@ -49,6 +50,7 @@ struct GenerationJob {
   bool return_reuse = false;
   bool no_wait = false;
   std::unique_ptr<AnswerFormat> format = {};
+  std::optional<StoredResponse> keep = {};  // for later requests to go on from; its response is still empty
   std::vector<std::pair<std::string, std::string>> response_headers =
       {};  // which sampling was used, and the like
 

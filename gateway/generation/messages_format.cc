@@ -78,9 +78,9 @@ class MessagesFormat final : public AnswerFormat {
     return event("message_start", std::move(out));
   }
 
-  std::string queued(uint32_t) const override { return keep_alive(); }
-  std::string keep_alive() const override { return event("ping", {}); }
-  std::string progress(uint32_t, const PromptProgress&, uint64_t) const override { return keep_alive(); }
+  std::string queued(uint32_t) override { return keep_alive(); }
+  std::string keep_alive() override { return event("ping", {}); }
+  std::string progress(uint32_t, const PromptProgress&, uint64_t) override { return keep_alive(); }
   std::string begin_choice(uint32_t) override { return {}; }
 
   std::string piece(uint32_t, const AnswerPiece& piece) override {

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <boost/json/array.hpp>
 #include <charconv>
 #include <cmath>
 
 #include "gateway/api/json_text.h"
+#include "gateway/api/utf8.h"
 #include "gateway/generation/sse.h"
 
 namespace strata::gateway {
@@ -28,27 +28,32 @@ std::string_view reason_name(Finish::Reason reason) {
   return "stop";
 }
 
+boost::json::object token_json(const std::string& bytes, float logprob) {
+  boost::json::array byte_values;
+  for (char c : bytes) byte_values.push_back(static_cast<unsigned char>(c));
+  boost::json::object out;
+  out["token"] = to_valid_utf8(bytes);
+  out["logprob"] = float_json(logprob);
+  out["bytes"] = std::move(byte_values);
+  return out;
+}
+
 }  // namespace
 
 std::string OpenAiFormat::begin_stream(const Usage&) { return ": accepted\n\n"; }
 
-std::string OpenAiFormat::queued(uint32_t position) const {
+std::string OpenAiFormat::queued(uint32_t position) {
   return fmt::format(": queued, position {}\n\n", position);
 }
 
-std::string OpenAiFormat::keep_alive() const { return ": keep-alive\n\n"; }
+std::string OpenAiFormat::keep_alive() { return ": keep-alive\n\n"; }
 
-std::string OpenAiFormat::progress(uint32_t choice, const PromptProgress& progress, uint64_t time_ms) const {
-  boost::json::object figures;
-  figures["total"] = progress.total;
-  figures["cached"] = progress.cached;
-  figures["processed"] = progress.processed;
-  figures["time_ms"] = time_ms;
+std::string OpenAiFormat::progress(uint32_t choice, const PromptProgress& progress, uint64_t time_ms) {
   boost::json::object out = envelope(chunk_object_);
   boost::json::array choices;
   choices.push_back(empty_choice(choice));
   out["choices"] = std::move(choices);
-  out["prompt_progress"] = std::move(figures);
+  out["prompt_progress"] = progress_json(progress, time_ms);
   return sse_data(to_json(out));
 }
 
@@ -103,6 +108,27 @@ boost::json::value float_json(float value) {
   double wide = 0;
   std::from_chars(text.data(), text.data() + text.size(), wide);
   return std::isfinite(wide) ? boost::json::value(wide) : boost::json::value(nullptr);
+}
+
+boost::json::object progress_json(const PromptProgress& progress, uint64_t time_ms) {
+  boost::json::object figures;
+  figures["total"] = progress.total;
+  figures["cached"] = progress.cached;
+  figures["processed"] = progress.processed;
+  figures["time_ms"] = time_ms;
+  return figures;
+}
+
+boost::json::array scores_json(const std::vector<TokenScore>& scores) {
+  boost::json::array out;
+  for (const TokenScore& score : scores) {
+    boost::json::object entry = token_json(score.bytes, score.logprob);
+    boost::json::array top;
+    for (const auto& [bytes, logprob] : score.top) top.push_back(token_json(bytes, logprob));
+    entry["top_logprobs"] = std::move(top);
+    out.push_back(std::move(entry));
+  }
+  return out;
 }
 
 void put_finish(boost::json::object& choice, const Finish& finish) {

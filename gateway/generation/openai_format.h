@@ -1,6 +1,7 @@
 #pragma once
 // What OpenAI's two completion dialects share: envelope, usage, finish reasons, the frame of a stream.
 
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <string_view>
 
@@ -15,9 +16,9 @@ class OpenAiFormat : public AnswerFormat {
       : AnswerFormat(std::move(identity)), options_(options), chunk_object_(chunk_object) {}
 
   std::string begin_stream(const Usage& prompts) override;
-  std::string queued(uint32_t position) const override;
-  std::string keep_alive() const override;
-  std::string progress(uint32_t choice, const PromptProgress& progress, uint64_t time_ms) const override;
+  std::string queued(uint32_t position) override;
+  std::string keep_alive() override;
+  std::string progress(uint32_t choice, const PromptProgress& progress, uint64_t time_ms) override;
   std::string end_stream(const Usage& usage) override;
   std::string fail_stream(const ApiError& error) override;
 
@@ -37,6 +38,10 @@ class OpenAiFormat : public AnswerFormat {
 boost::json::object usage_json(const Usage& usage);
 // A float as JSON has to print it: the shortest decimal that reads back as the same float.
 boost::json::value float_json(float value);
+// {"total", "cached", "processed", "time_ms"}
+boost::json::object progress_json(const PromptProgress& progress, uint64_t time_ms);
+// [{"token", "logprob", "bytes", "top_logprobs"}, ...]
+boost::json::array scores_json(const std::vector<TokenScore>& scores);
 // finish_reason; finish_detail and reuse where there are any.
 void put_finish(boost::json::object& choice, const Finish& finish);
 

@@ -26,10 +26,10 @@ TEST(RoutesTest, LooksAtThePathOnlyAndToleratesOneTrailingSlash) {
 }
 
 TEST(RoutesTest, DecodesModelIdsWithSlashesAndPercents) {
-  EXPECT_EQ(find_route("GET", "/v1/models/org/name:7b")->model, "org/name:7b");
-  EXPECT_EQ(find_route("GET", "/v1/models/org%2Fname")->model, "org/name");
-  EXPECT_EQ(find_route("GET", "/v1/models/50%")->model, "50%");
-  EXPECT_EQ(find_route("GET", "/v1/models/a%zz")->model, "a%zz");
+  EXPECT_EQ(find_route("GET", "/v1/models/org/name:7b")->name, "org/name:7b");
+  EXPECT_EQ(find_route("GET", "/v1/models/org%2Fname")->name, "org/name");
+  EXPECT_EQ(find_route("GET", "/v1/models/50%")->name, "50%");
+  EXPECT_EQ(find_route("GET", "/v1/models/a%zz")->name, "a%zz");
 }
 
 TEST(RoutesTest, WrongMethodsNameTheRightOnes) {
@@ -42,14 +42,44 @@ TEST(RoutesTest, WrongMethodsNameTheRightOnes) {
 }
 
 TEST(RoutesTest, PartsOfTheApiThatAreNotThereSaySo) {
-  for (const char* target : {"/v1/embeddings", "/v1/audio/speech", "/v1/images/generations",
-                             "/v1/moderations", "/rerank", "/v1/responses", "/v1/messages/batches"}) {
+  for (const char* target :
+       {"/v1/embeddings", "/v1/audio/speech", "/v1/images/generations", "/v1/moderations", "/rerank",
+        "/v1/responses/compact", "/v1/responses/input_tokens", "/v1/messages/batches"}) {
     auto match = find_route("POST", target);
     ASSERT_FALSE(match) << target;
     EXPECT_EQ(match.error().error.status, 501u);
     EXPECT_EQ(match.error().error.type, "not_supported_error");
     EXPECT_NE(match.error().error.message.find(request_path(target)), std::string::npos);
   }
+}
+
+TEST(RoutesTest, NamesInPathsArePartsOfThem) {
+  const auto items = find_route("GET", "/v1/responses/resp%5F1/input_items/?limit=3");
+  ASSERT_TRUE(items);
+  EXPECT_EQ(items->route, Route::kResponseItems);
+  EXPECT_EQ(items->name, "resp_1");
+  EXPECT_EQ(find_route("DELETE", "/v1/responses/a")->route, Route::kDeleteResponse);
+  EXPECT_EQ(find_route("HEAD", "/v1/responses/a")->route, Route::kResponse);
+  EXPECT_EQ(find_route("PUT", "/v1/responses/a").error().allow, "GET, HEAD, DELETE, OPTIONS");
+  for (const char* none : {"/v1/responses/a/b", "/v1/responses//input_items", "/v1/responses/a/b/cancel"})
+    EXPECT_EQ(find_route("GET", none).error().error.status, 404u) << none;
+  for (const ServedRoute& served : served_routes()) {
+    std::string path(served.path);
+    if (const std::size_t open = path.find('{'); open != std::string::npos)
+      path.replace(open, path.find('}') - open + 1, "name");
+    const auto match = find_route(served.method, path);
+    ASSERT_TRUE(match) << path;
+    EXPECT_EQ(match->route, served.route) << path;
+  }
+}
+
+TEST(RoutesTest, QueriesHaveValues) {
+  EXPECT_EQ(query_value("/a?limit=3&after=b%20c", "after"), "b c");
+  EXPECT_EQ(query_value("/a?limit=3&limit=4", "limit"), "3");
+  EXPECT_EQ(query_value("/a?limit", "limit"), "");
+  EXPECT_EQ(query_value("/a?limits=3", "limit"), std::nullopt);
+  EXPECT_EQ(query_value("/a", "limit"), std::nullopt);
+  EXPECT_EQ(query_value("/a?", "limit"), std::nullopt);
 }
 
 TEST(RoutesTest, Case35MessagesAreFoundWithTheirQueryAndHaveErrorsOfTheirOwn) {

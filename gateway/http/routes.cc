@@ -11,35 +11,49 @@ namespace strata::gateway {
 
 namespace {
 
-struct Entry {
-  std::string_view path;
-  bool get = true;  // else POST
-  Route route = Route::kIndex;
+constexpr ServedRoute kRoutes[] = {
+    {"GET", "/", Route::kIndex},
+    {"GET", "/live", Route::kLive},
+    {"GET", "/health", Route::kHealth},
+    {"GET", "/v1/health", Route::kHealth},
+    {"GET", "/ready", Route::kReady},
+    {"GET", "/metrics", Route::kMetrics},
+    {"GET", "/props", Route::kProps},
+    {"GET", "/v1/models", Route::kModels},
+    {"GET", "/v1/models/{model}", Route::kModel},
+    {"POST", "/v1/chat/completions", Route::kChatCompletions},
+    {"POST", "/v1/completions", Route::kCompletions},
+    {"POST", "/v1/messages", Route::kMessages},
+    {"POST", "/v1/messages/count_tokens", Route::kCountTokens},
+    {"POST", "/v1/responses", Route::kResponses},
+    {"GET", "/v1/responses/{response_id}", Route::kResponse},
+    {"DELETE", "/v1/responses/{response_id}", Route::kDeleteResponse},
+    {"GET", "/v1/responses/{response_id}/input_items", Route::kResponseItems},
+    {"POST", "/v1/responses/{response_id}/cancel", Route::kCancelResponse},
+    {"POST", "/apply-template", Route::kApplyTemplate},
+    {"POST", "/tokenize", Route::kTokenize},
+    {"POST", "/v1/tokenize", Route::kTokenize},
+    {"POST", "/detokenize", Route::kDetokenize},
+    {"POST", "/v1/detokenize", Route::kDetokenize},
+    {"GET", "/slots", Route::kSlots},
+    {"GET", "/openapi.json", Route::kOpenApi},
 };
-
-constexpr Entry kEntries[] = {
-    {"/", true, Route::kIndex},
-    {"/live", true, Route::kLive},
-    {"/health", true, Route::kHealth},
-    {"/v1/health", true, Route::kHealth},
-    {"/ready", true, Route::kReady},
-    {"/metrics", true, Route::kMetrics},
-    {"/props", true, Route::kProps},
-    {"/v1/models", true, Route::kModels},
-    {"/v1/chat/completions", false, Route::kChatCompletions},
-    {"/v1/completions", false, Route::kCompletions},
-    {"/v1/messages", false, Route::kMessages},
-    {"/v1/messages/count_tokens", false, Route::kCountTokens},
-    {"/apply-template", false, Route::kApplyTemplate},
-};
-
-constexpr std::string_view kModelPrefix = "/v1/models/";
 
 // Parts of the API that clients know and this server does not have. A name that ends in / stands for
 // everything below it.
 constexpr std::string_view kNotSupported[] = {
-    "/v1/embeddings", "/v1/audio/",     "/v1/images/",   "/v1/moderations", "/rerank",     "/v1/rerank",
-    "/v1/responses",  "/v1/responses/", "/v1/messages/", "/v1/files",       "/v1/batches", "/v1/fine_tuning/",
+    "/v1/embeddings",
+    "/v1/audio/",
+    "/v1/images/",
+    "/v1/moderations",
+    "/rerank",
+    "/v1/rerank",
+    "/v1/messages/",
+    "/v1/responses/compact",
+    "/v1/responses/input_tokens",
+    "/v1/files",
+    "/v1/batches",
+    "/v1/fine_tuning/",
 };
 
 bool not_supported(std::string_view path) {
@@ -65,8 +79,22 @@ std::string percent_decode(std::string_view text) {
   return out;
 }
 
-RouteFault wrong_method(std::string_view method, std::string_view path, bool get) {
-  const std::string allow = get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+// The part of the path that stands for the braces of the pattern; nullopt: another path.
+std::optional<std::string_view> match_path(std::string_view pattern, std::string_view path) {
+  const std::size_t open = pattern.find('{'), close = pattern.find('}');
+  if (open == std::string_view::npos)
+    return pattern == path ? std::optional(std::string_view()) : std::nullopt;
+  const std::string_view before = pattern.substr(0, open), after = pattern.substr(close + 1);
+  if (path.size() <= before.size() + after.size() || !path.starts_with(before) || !path.ends_with(after))
+    return {};
+  const std::string_view name = path.substr(before.size(), path.size() - before.size() - after.size());
+  const bool may_hold_slashes = pattern.ends_with("{model}");
+  if (!may_hold_slashes && name.find('/') != std::string_view::npos) return {};
+  return name;
+}
+
+RouteFault wrong_method(std::string_view method, std::string_view path, std::string_view served) {
+  const std::string allow = fmt::format("{}OPTIONS", served);
   ApiError error{
       .status = 405,
       .message = fmt::format("{} is not allowed on {}; allowed: {}", snippet(method), path, allow)};
@@ -82,25 +110,40 @@ std::string_view request_path(std::string_view target) {
   return path;
 }
 
+std::optional<std::string> query_value(std::string_view target, std::string_view name) {
+  std::size_t at = target.find('?');
+  while (at != std::string_view::npos) {
+    const std::size_t end = std::min(target.find('&', at + 1), target.size());
+    const std::string_view pair = target.substr(at + 1, end - at - 1);
+    const std::size_t equals = std::min(pair.find('='), pair.size());
+    if (pair.substr(0, equals) == name) return percent_decode(pair.substr(std::min(equals + 1, pair.size())));
+    at = end == target.size() ? std::string_view::npos : end;
+  }
+  return {};
+}
+
 Dialect dialect_of(std::string_view target) {
   const std::string_view path = request_path(target);
   return path == "/v1/messages" || path.starts_with("/v1/messages/") ? Dialect::kAnthropic : Dialect::kOpenAi;
 }
 
+std::span<const ServedRoute> served_routes() { return kRoutes; }
+
 tl::expected<Match, RouteFault> find_route(std::string_view method, std::string_view target) {
   const std::string_view path = request_path(target);
-  const bool get = method == "GET" || method == "HEAD";
-  for (const Entry& entry : kEntries) {
-    if (entry.path != path) continue;
-    if (entry.get != get || (!get && method != "POST"))
-      return tl::unexpected(wrong_method(method, entry.path, entry.get));
-    return Match{.route = entry.route};
+  const bool unsupported = not_supported(path);
+  std::string_view pattern;
+  std::string allowed;
+  for (const ServedRoute& served : kRoutes) {
+    const auto name = match_path(served.path, path);
+    if (!name || (unsupported && !name->empty())) continue;
+    if (served.method == method || (method == "HEAD" && served.method == "GET"))
+      return Match{.route = served.route, .name = percent_decode(*name)};
+    pattern = served.path;
+    allowed += fmt::format("{}, ", served.method == "GET" ? "GET, HEAD" : served.method);
   }
-  if (path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size()) {
-    if (!get) return tl::unexpected(wrong_method(method, "/v1/models/<id>", true));
-    return Match{.route = Route::kModel, .model = percent_decode(path.substr(kModelPrefix.size()))};
-  }
-  if (not_supported(path)) {
+  if (!pattern.empty()) return tl::unexpected(wrong_method(method, pattern, allowed));
+  if (unsupported) {
     ApiError error{.status = 501,
                    .type = "not_supported_error",
                    .message = fmt::format("{} is not supported by this server", snippet(path))};

@@ -6,7 +6,8 @@ namespace strata::gateway {
 
 namespace {
 
-constexpr Endpoint kEndpoints[] = {Endpoint::kChatCompletions, Endpoint::kCompletions, Endpoint::kMessages};
+constexpr Endpoint kEndpoints[] = {Endpoint::kChatCompletions, Endpoint::kCompletions, Endpoint::kMessages,
+                                   Endpoint::kResponses};
 constexpr Outcome kOutcomes[] = {Outcome::kOk,           Outcome::kClientCancel, Outcome::kBadRequest,
                                  Outcome::kUnauthorized, Outcome::kTooLong,      Outcome::kOverloaded,
                                  Outcome::kEngineError,  Outcome::kTimeout};
@@ -27,6 +28,8 @@ std::string_view endpoint_name(Endpoint endpoint) {
       return "completions";
     case Endpoint::kMessages:
       return "messages";
+    case Endpoint::kResponses:
+      return "responses";
   }
   return "";
 }

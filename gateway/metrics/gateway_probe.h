@@ -10,7 +10,7 @@
 
 namespace strata::gateway {
 
-enum class Endpoint { kChatCompletions, kCompletions, kMessages };
+enum class Endpoint { kChatCompletions, kCompletions, kMessages, kResponses };
 std::string_view endpoint_name(Endpoint endpoint);
 
 enum class Outcome {

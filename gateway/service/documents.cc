@@ -8,6 +8,7 @@
 #include "gateway/api/json_text.h"
 #include "gateway/api/utf8.h"
 #include "gateway/generation/openai_format.h"
+#include "gateway/service/slots.h"
 #include "services/base/build_info.h"
 
 namespace strata::gateway {
@@ -142,6 +143,12 @@ HttpResponse props_response(const ModelCard& card, const ClusterView& view) {
     budgets[name] = tokens == kThinkingUnlimited ? boost::json::value(nullptr) : boost::json::value(tokens);
   }
   thinking["budget_tokens"] = std::move(budgets);
+  boost::json::object settings, modalities;
+  settings["n_ctx"] = card.context_tokens;
+  settings["params"] = sampling_params(resolve_sampling({}, card.fallbacks, /*seed=*/0));
+  settings["params"].get_object()["seed"] = -1;  // a random one for each request
+  modalities["vision"] = false;
+  modalities["audio"] = false;
   boost::json::object out;
   out["model"] = card.id;
   out["context_length"] = card.context_tokens;
@@ -151,6 +158,13 @@ HttpResponse props_response(const ModelCard& card, const ClusterView& view) {
   out["thinking"] = std::move(thinking);
   out["system_fingerprint"] = card.system_fingerprint;
   out["version"] = version();
+  // What tools for llama.cpp look for.
+  out["default_generation_settings"] = std::move(settings);
+  out["total_slots"] = card.sequences;
+  out["model_path"] = card.file_name;
+  out["chat_template"] = card.chat_template;
+  out["modalities"] = std::move(modalities);
+  out["build_info"] = fmt::format("strata {} {}", version(), commit());
   return {.body = to_json(out)};
 }
 
@@ -169,6 +183,7 @@ HttpResponse index_response(const ModelCard& card, const ClusterView& view, cons
 <ul>
 <li><a href="/v1/models">/v1/models</a>: the model</li>
 <li><a href="/props">/props</a>: context, sampling defaults</li>
+<li><a href="/openapi.json">/openapi.json</a>: the API as an OpenAPI document</li>
 <li><a href="/ready">/ready</a>, <a href="/health">/health</a>: state</li>
 <li><a href="/metrics">/metrics</a>: figures for Prometheus</li>
 </ul>

@@ -49,6 +49,8 @@ struct ModelCard {
   std::string thinking_variable;  // of the template
   std::string thinking_default;   // "template", "on", "off"
   ThinkingBudgets thinking_budgets;
+  std::string file_name;  // of the model, without its folder
+  std::string chat_template;
 };
 
 // Every field decided. seed: used when the request names none.

@@ -9,7 +9,10 @@
 #include <random>
 
 #include "gateway/api/json_text.h"
+#include "gateway/generation/openai_format.h"
+#include "gateway/generation/responses_format.h"
 #include "gateway/service/forced_call.h"
+#include "gateway/service/tokenize.h"
 
 namespace strata::gateway {
 
@@ -39,6 +42,8 @@ std::string_view id_prefix(Endpoint endpoint) {
       return "cmpl-";
     case Endpoint::kMessages:
       return "msg_";
+    case Endpoint::kResponses:
+      return "resp_";
   }
   return "";
 }
@@ -51,6 +56,8 @@ std::unique_ptr<AnswerFormat> make_format(Endpoint endpoint, AnswerIdentity iden
       return make_completion_format(std::move(identity), options);
     case Endpoint::kMessages:
       return make_messages_format(std::move(identity));
+    case Endpoint::kResponses:
+      break;  // needs more: see response()
   }
   return nullptr;
 }
@@ -60,6 +67,12 @@ BeforeAnswer before_answer(const ChatRequest& chat, const Prompt& prompt) {
   if (prompt.in_thinking) return BeforeAnswer::kOpenThinking;
   const bool begun = prompt.call_tokens > 0 || chat.messages.continues_answer;
   return begun || chat.thinking.on == false ? BeforeAnswer::kNothing : BeforeAnswer::kOwnThinking;
+}
+
+// Of a response: whoever knows it may read the response, so nobody else must be able to guess it (rule I9).
+std::string random_serial() {
+  static thread_local std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
 int64_t unix_time() {
@@ -91,6 +104,46 @@ ApiResult<GenerationJob> Preparer::messages(const HttpRequest& request) const {
   auto chat = parse_messages(request, MessagesUse::kGenerate);
   if (!chat) return tl::unexpected(std::move(chat).error());
   return chat_job(std::move(*chat), Endpoint::kMessages, request);
+}
+
+ApiResult<ResponseRequest> Preparer::read_response(const HttpRequest& request) const {
+  auto body = parse_body(request.body);
+  if (!body) return tl::unexpected(std::move(body).error());
+  return parse_response_request(*body, tokenizer_.vocab_size(), random_serial());
+}
+
+ApiResult<GenerationJob> Preparer::response(ResponseRequest asked, const Past& past, bool store,
+                                            const HttpRequest& request) const {
+  asked.input.resolve(past.referenced);
+  auto messages = response_messages(asked.instructions, past.items, asked.input.items);
+  if (!messages) return tl::unexpected(std::move(messages).error());
+  asked.chat.messages = std::move(messages->messages);
+  const bool scores = asked.chat.common.logprobs;
+  auto job = chat_job(std::move(asked.chat), Endpoint::kResponses, request);
+  if (!job) {
+    ApiError error = std::move(job).error();
+    if (error.param == "messages") error.param = "input";  // as this dialect calls them
+    return tl::unexpected(std::move(error));
+  }
+  ResponsesOptions options{.echo = std::move(asked.echo),
+                           .tools = std::move(asked.tools),
+                           .warnings = std::move(asked.warnings),
+                           .sealed_reasoning = asked.sealed_reasoning,
+                           .scores = scores};
+  std::ranges::move(messages->warnings, std::back_inserter(options.warnings));
+  std::ranges::copy(job->grammar.warnings, std::back_inserter(options.warnings));
+  options.echo["temperature"] = float_json(job->sampling.temperature);
+  options.echo["top_p"] = float_json(job->sampling.top_p);
+  options.echo["store"] = asked.store && store;
+  AnswerIdentity identity = identity_of(Endpoint::kResponses, request);
+  identity.id = "resp_" + asked.serial;
+  identity.request_id = asked.serial;
+  if (asked.store && store) {
+    job->keep = StoredResponse{
+        .id = identity.id, .previous = asked.previous, .response = {}, .input = to_json(asked.input.items)};
+  }
+  job->format = make_responses_format(std::move(identity), std::move(options));
+  return job;
 }
 
 ApiResult<Preparer::ChatPrompt> Preparer::chat_prompt(ChatRequest& chat) const {
@@ -210,6 +263,18 @@ ApiResult<std::string> Preparer::count_tokens(const HttpRequest& request) const 
   return to_json(out);
 }
 
+ApiResult<std::string> Preparer::tokenize(const HttpRequest& request) const {
+  auto body = parse_body(request.body);
+  if (!body) return tl::unexpected(std::move(body).error());
+  return gateway::tokenize(tokenizer_, *body);
+}
+
+ApiResult<std::string> Preparer::detokenize(const HttpRequest& request) const {
+  auto body = parse_body(request.body);
+  if (!body) return tl::unexpected(std::move(body).error());
+  return gateway::detokenize(tokenizer_, *body);
+}
+
 ApiResult<Prompt> Preparer::completion_prompt(const CompletionPrompt& given, bool echo) const {
   Prompt prompt;
   if (const auto* text = std::get_if<std::string>(&given)) {
@@ -228,6 +293,15 @@ ApiResult<Prompt> Preparer::completion_prompt(const CompletionPrompt& given, boo
   return prompt;
 }
 
+// There is one model and every name is served (rule B30); the answer says which model it was.
+AnswerIdentity Preparer::identity_of(Endpoint endpoint, const HttpRequest& request) const {
+  return {.id = std::string(id_prefix(endpoint)) + request.id,
+          .request_id = request.id,
+          .created = unix_time(),
+          .model = card_.id,
+          .fingerprint = card_.system_fingerprint};
+}
+
 GenerationJob Preparer::make_job(Endpoint endpoint, const HttpRequest& request, CommonFields common) const {
   GenerationJob job{.endpoint = endpoint, .name_space = namespace_of(request)};
   job.sampling = resolve_sampling(common.sampling, card_.fallbacks, choose_seed());
@@ -240,13 +314,7 @@ GenerationJob Preparer::make_job(Endpoint endpoint, const HttpRequest& request, 
   job.return_reuse = common.return_reuse;
   const std::string* no_wait = request.header("x-no-wait");
   job.no_wait = no_wait != nullptr && *no_wait == "1";
-  // There is one model and every name is served (rule B30); the answer says which model it was.
-  AnswerIdentity identity{.id = std::string(id_prefix(endpoint)) + request.id,
-                          .request_id = request.id,
-                          .created = unix_time(),
-                          .model = card_.id,
-                          .fingerprint = card_.system_fingerprint};
-  job.format = make_format(endpoint, std::move(identity),
+  job.format = make_format(endpoint, identity_of(endpoint, request),
                            {.scores = common.logprobs, .include_usage = common.include_usage});
   job.response_headers.emplace_back("X-Strata-Sampling", sampling_text(job.sampling));
   return job;

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
-#include "gateway/api/json_text.h"
+#include "gateway/openapi/document.h"
 #include "services/obs/log.h"
 
 namespace strata::gateway {
@@ -21,6 +22,8 @@ ApiResult<GenerationJob> make_job(const Preparer& preparer, Endpoint endpoint, c
       return preparer.completion(request);
     case Endpoint::kMessages:
       return preparer.messages(request);
+    case Endpoint::kResponses:
+      break;  // in two steps: see service_responses.cc
   }
   return tl::unexpected(ApiError{.status = 500, .type = "server_error", .message = "unknown endpoint"});
 }
@@ -98,15 +101,30 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, const Match& mat
     case Route::kModels:
       return exchange->respond(models_response(card_, view_));
     case Route::kModel:
-      return exchange->respond(model_response(card_, view_, match.model));
+      return exchange->respond(model_response(card_, view_, match.name));
     case Route::kChatCompletions:
       return prepare(exchange, Endpoint::kChatCompletions);
     case Route::kCompletions:
       return prepare(exchange, Endpoint::kCompletions);
     case Route::kMessages:
       return prepare(exchange, Endpoint::kMessages);
+    case Route::kResponses:
+      return prepare_response(exchange);
+    case Route::kResponse:
+    case Route::kDeleteResponse:
+    case Route::kResponseItems:
+    case Route::kCancelResponse:
+      return answer_stored(exchange, match);
     case Route::kCountTokens:
       return write_document(exchange, &Preparer::count_tokens);
+    case Route::kTokenize:
+      return write_document(exchange, &Preparer::tokenize);
+    case Route::kDetokenize:
+      return write_document(exchange, &Preparer::detokenize);
+    case Route::kSlots:
+      return exchange->respond(slots_response(exchange->request().target));
+    case Route::kOpenApi:
+      return exchange->respond({.body = std::string(openapi_document())});
     case Route::kApplyTemplate:
       return write_document(exchange, &Preparer::template_text);
   }
@@ -114,13 +132,21 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, const Match& mat
 
 // ---- generations
 
-void Service::prepare(std::shared_ptr<Exchange> exchange, Endpoint endpoint) {
-  if (view_.draining) return refuse(*exchange, endpoint, shutting_down(), Outcome::kOverloaded);
-  // The queue decides who gets in. This bound only keeps a flood of bodies from being parsed for nothing.
-  if (preparing_ + generations_.size() >= options_.requests_max) {
-    const auto known = static_cast<uint32_t>(preparing_ + generations_.size());
-    return refuse(*exchange, endpoint, overloaded(known, kFloodRetrySeconds), Outcome::kOverloaded);
+// False: the request has its refusal.
+bool Service::may_begin(Exchange& exchange, Endpoint endpoint) {
+  if (view_.draining) {
+    refuse(exchange, endpoint, shutting_down(), Outcome::kOverloaded);
+    return false;
   }
+  // The queue decides who gets in. This bound only keeps a flood of bodies from being parsed for nothing.
+  if (preparing_ + generations_.size() < options_.requests_max) return true;
+  const auto known = static_cast<uint32_t>(preparing_ + generations_.size());
+  refuse(exchange, endpoint, overloaded(known, kFloodRetrySeconds), Outcome::kOverloaded);
+  return false;
+}
+
+void Service::prepare(std::shared_ptr<Exchange> exchange, Endpoint endpoint) {
+  if (!may_begin(*exchange, endpoint)) return;
   ++preparing_;
   // The exchange belongs to the HTTP thread, its request does not change: the worker may read it.
   next_worker().post([service = self(), preparer = preparer_, exchange = std::move(exchange), endpoint] {
@@ -213,6 +239,17 @@ void Service::state_changed() { environment_.probe->ready.Set(ready_response(vie
 HttpResponse Service::metrics_response() const {
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
           .body = obs::Metrics::to_text(merge_families({metrics_->collect(), *cluster_metrics_}))};
+}
+
+HttpResponse Service::slots_response(std::string_view target) {
+  std::vector<Slots::Entry> running;
+  for (const auto& [ticket, generation] : generations_) {
+    if (auto view = generation->running()) running.push_back({.ticket = ticket, .view = std::move(*view)});
+  }
+  const auto& slots = slots_.place(running, card_.sequences);
+  const bool all_busy = std::ranges::all_of(slots, [](const auto& slot) { return slot.has_value(); });
+  if (all_busy && query_value(target, "fail_on_no_slot") == "1") return error_response(no_free_slot());
+  return {.body = slots_json(slots, card_)};
 }
 
 // ---- the end

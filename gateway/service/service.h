@@ -16,6 +16,7 @@
 #include "gateway/metrics/cluster_metrics.h"
 #include "gateway/service/documents.h"
 #include "gateway/service/preparer.h"
+#include "gateway/service/slots.h"
 
 namespace strata::gateway {
 
@@ -35,6 +36,15 @@ class Service : public actor::Actor {
     Endpoint endpoint = Endpoint::kChatCompletions;
     // Shared because messages are copied and jobs cannot be.
     std::shared_ptr<ApiResult<GenerationJob>> job = {};
+  };
+  // A request of /v1/responses between its two steps (preparer.h).
+  struct ResponseRead {
+    std::shared_ptr<Exchange> exchange = {};
+    std::shared_ptr<ResponseRequest> request = {};
+  };
+  struct PastKnown {
+    ResponseRead read = {};
+    std::shared_ptr<ApiResult<Past>> past = {};
   };
   // An answer that needs no engine.
   struct Document {
@@ -61,6 +71,8 @@ class Service : public actor::Actor {
   const ClusterView& view() const { return view_; }
 
   void on(Prepared prepared);
+  void on(ResponseRead read);
+  void on(PastKnown known);
   void on(Document document);
   void on(GenerationOver over);
   void on(EngineState state);
@@ -73,11 +85,15 @@ class Service : public actor::Actor {
   std::shared_ptr<Service> self() { return std::static_pointer_cast<Service>(shared_from_this()); }
   bool admit(Exchange& exchange);
   void answer(const std::shared_ptr<Exchange>& exchange, const Match& match);
+  bool may_begin(Exchange& exchange, Endpoint endpoint);
   void prepare(std::shared_ptr<Exchange> exchange, Endpoint endpoint);
+  void prepare_response(std::shared_ptr<Exchange> exchange);
+  void answer_stored(const std::shared_ptr<Exchange>& exchange, const Match& match);
   using MakeDocument = ApiResult<std::string> (Preparer::*)(const HttpRequest&) const;
   void write_document(std::shared_ptr<Exchange> exchange, MakeDocument make);
   void refuse(Exchange& exchange, Endpoint endpoint, const ApiError& error, Outcome outcome);
   HttpResponse metrics_response() const;
+  HttpResponse slots_response(std::string_view target);
   void state_changed();
   void drained_if_idle();
   actor::Executor& next_worker();
@@ -99,6 +115,7 @@ class Service : public actor::Actor {
   std::shared_ptr<const MetricFamilies> cluster_metrics_ = std::make_shared<const MetricFamilies>();
   TicketId last_ticket_ = 0;
   std::map<TicketId, std::shared_ptr<Generation>> generations_;
+  Slots slots_;
   std::size_t preparing_ = 0;
   std::function<void()> drained_;
 };

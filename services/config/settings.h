@@ -394,6 +394,36 @@ struct Settings : PropertySet {
       Words{},
       {.fault = origins_fault}};
 
+  // --- responses: /v1/responses
+  Property<Choice> responses_store{this,
+                                   "responses.store",
+                                   "on: answers of /v1/responses are kept, unless the request says store: "
+                                   "false, so that later requests can "
+                                   "go on from them (previous_response_id). off: nothing is kept.",
+                                   {.applies = Applies::kRestartGateway, .example = "on"},
+                                   Choice{"on"},
+                                   {.choices = {"on", "off"}}};
+  Property<Path> responses_file{
+      this,
+      "responses.file",
+      "The SQLite file that they are kept in, readable by its user only; empty: responses.sqlite in the run "
+      "directory.",
+      {.applies = Applies::kRestartGateway, .example = "/var/lib/strata/responses.sqlite"},
+      Path()};
+  Property<Size> responses_bytes_max{
+      this,
+      "responses.bytes_max",
+      "Text that is kept; beyond it the conversations that were unused longest are removed. auto: 1GiB.",
+      {.unit = Unit::kBytes, .applies = Applies::kRestartGateway, .example = "256MiB"},
+      Size::automatic()};
+  Property<uint32_t> responses_unused_days_max{
+      this,
+      "responses.unused_days_max",
+      "Days after its last use that a conversation is removed; 0: never.",
+      {.unit = Unit::kCount, .applies = Applies::kRestartGateway, .example = "30"},
+      30,
+      {.min = 0, .max = 3650}};
+
   // --- sampling: used where neither the request nor the model's file says anything
   Property<double> sampling_temperature{
       this, "sampling.temperature",  "0 is greedy.", {.applies = Applies::kRestartGateway, .example = "1.0"},
