@@ -277,8 +277,8 @@ wire("a page from here may post", async (raw) => {
 
 // --- case 39: methods and paths
 
-const gets = ["/", "/live", "/health", "/v1/health", "/ready", "/metrics", "/props", "/v1/models", "/v1/models/strata-demo"];
-const posts = [chat, "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/apply-template"];
+const gets = ["/", "/live", "/health", "/v1/health", "/ready", "/metrics", "/props", "/slots", "/openapi.json", "/v1/models", "/v1/models/strata-demo"];
+const posts = [chat, "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens", "/apply-template", "/tokenize", "/detokenize"];
 
 for (const target of [...gets, ...posts, "/nowhere"]) {
   wire(`case 39: OPTIONS ${target}`, async (raw) => {

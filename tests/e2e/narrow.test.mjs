@@ -92,6 +92,15 @@ wire("case 36: live, health and ready need none", async (raw) => {
   for (const target of ["/live", "/health", "/v1/health", "/ready"]) assert.equal((await raw.request("GET", target).response()).status, 200, target);
 });
 
+test("rule I9: what one key has stored another does not find", async () => {
+  const { id } = await openai(key).responses.create({ model: "m", input: "hi", max_output_tokens: 16, store: true });
+  assert.equal((await openai(key).responses.retrieve(id)).id, id);
+  const other = openai("second-key");
+  for (const asked of [other.responses.retrieve(id), other.responses.delete(id), other.responses.create({ model: "m", input: "And?", previous_response_id: id })])
+    await refused(asked, OpenAI.NotFoundError, { status: 404 });
+  await openai(key).responses.delete(id);
+});
+
 // --- case 16: overload: one runs, one waits, the next is told to come back
 
 test("case 16: one more than the queue holds: RateLimitError of both clients with Retry-After, and the waiting is served", async () => {

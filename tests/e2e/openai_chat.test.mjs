@@ -1,7 +1,7 @@
 // openai's client, chat completions: the answer, its caps, sampling and scores; each asked whole and as a stream.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { assistant, bothChat, defaults, joinChat, openai, story, system, user, violin } from "./support.mjs";
+import { assistant, bothChat, defaults, joinChat, openai, story, system, url, user, violin } from "./support.mjs";
 
 bothChat("case 1: a minimal reply has every field of its type", async (ask) => {
   const completion = await ask([user("hi")]);
@@ -108,6 +108,18 @@ bothChat("case 8: off switches and whole numbers for fractions", async (ask) => 
   assert.equal(await ask.text(violin, { temperature: 1, top_k: 1 }), greedy, "the best token only");
   assert.equal(await ask.text(violin, { temperature: 1, min_p: 1 }), greedy, "none but the best");
   assert.equal(await ask.text(violin, { temperature: 1, top_p: 1e-6 }), greedy, "a nucleus of one");
+});
+
+const tokensOf = async (content) => (await openai.post(`${url}/tokenize`, { body: { content } })).tokens;
+
+bothChat("logit_bias bans and forces tokens", async (ask) => {
+  const scored = await ask(violin, { max_tokens: 1, logprobs: true, top_logprobs: 2 });
+  const text = scored.choices[0].message.content;
+  const [token] = await tokensOf(text);
+  const banned = await ask.text(violin, { max_tokens: 1, logit_bias: { [token]: -100 } });
+  assert.equal(banned, scored.choices[0].logprobs.content[0].top_logprobs[1].token, "the second best");
+  const forced = await ask.text(story, { max_tokens: 1, logit_bias: { [token]: 100 } });
+  assert.equal(forced, text);
 });
 
 bothChat("penalties change what is repeated", async (ask) => {

@@ -41,8 +41,8 @@ def main(arguments):
         environment = {**os.environ, "STRATA_URL": f"http://127.0.0.1:{cluster.port}", "STRATA_LOG": cluster.log_path,
                        "STRATA_NARROW_URL": f"http://127.0.0.1:{narrow.port}"}
         # One file at a time: several look at what the whole cluster does meanwhile.
-        command = [NODE, "--test", "--test-concurrency=1", "--test-timeout=120000", "--test-reporter=spec", *patterns, *files]
-        return subprocess.run(command, env=environment, timeout=600).returncode
+        command = [NODE, "--test", "--test-concurrency=1", "--test-timeout=600000", "--test-reporter=spec", *patterns, *files]
+        return subprocess.run(command, env=environment, timeout=1700).returncode
 
 
 if __name__ == "__main__":
