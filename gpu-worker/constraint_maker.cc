@@ -12,6 +12,9 @@
 namespace strata::gpu_worker {
 namespace {
 
+// Stopping waits for it, and a request where both threads are busy.
+constexpr std::chrono::milliseconds kPreparedAtATime{20};
+
 Status stopping() { return {Code::kUnavailable, "the engine is stopping"}; }
 
 }  // namespace
@@ -44,6 +47,11 @@ void ConstraintMaker::constrain(std::shared_ptr<Generation> generation, Done don
   changed_.notify_one();
 }
 
+bool ConstraintMaker::is_preparing() const {
+  const std::lock_guard lock(mutex_);
+  return unprepared_ || preparing_;
+}
+
 void ConstraintMaker::stop() {
   std::deque<Job> left;
   {
@@ -63,13 +71,33 @@ void ConstraintMaker::run(uint32_t thread) {
     Job job;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stop_ || (loaded_ && !jobs_.empty()); });
+      const auto prepares = [this] { return unprepared_ && !preparing_; };
+      changed_.wait(lock, [&] { return stop_ || (loaded_ && (!jobs_.empty() || prepares())); });
       if (stop_) return;
+      if (jobs_.empty()) {
+        prepare(lock);
+        continue;
+      }
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
     job.done(make(*job.generation));
+    {
+      const std::lock_guard lock(mutex_);
+      unprepared_ = cache_.has_value();
+    }
+    changed_.notify_one();
   }
+}
+
+void ConstraintMaker::prepare(std::unique_lock<std::mutex>& lock) {
+  preparing_ = true;
+  unprepared_ = false;  // what comes meanwhile sets it again
+  lock.unlock();
+  const bool more = cache_->prepare_more(kPreparedAtATime);
+  lock.lock();
+  preparing_ = false;
+  unprepared_ = unprepared_ || more;
 }
 
 void ConstraintMaker::load() {

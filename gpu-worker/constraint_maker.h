@@ -1,8 +1,9 @@
 #pragma once
 // Makes the constraints of answers before they are submitted: compiles their grammars and reads the tokens
 // that are known already. That takes up to seconds where a grammar is new and large, so it has threads of its
-// own: no window and no other request waits for it. They also make the grammar library's view of the model's
-// tokens, once, as soon as the maker exists.
+// own: no window and no other request waits for it. Where a grammar was too large to be prepared before its
+// request, they go on with its masks while no request waits. They also make the grammar library's view of the
+// model's tokens, once, as soon as the maker exists.
 
 #include <condition_variable>
 #include <cstdint>
@@ -43,6 +44,9 @@ class ConstraintMaker {
   using Done = std::function<void(Status)>;
   void constrain(std::shared_ptr<Generation> generation, Done done);
 
+  // Grammars may still have masks that are to be made beforehand.
+  bool is_preparing() const;
+
   // What waits ends with kUnavailable; returns when what is being made is done.
   void stop();
 
@@ -54,13 +58,16 @@ class ConstraintMaker {
 
   void run(uint32_t thread);
   void load();
+  void prepare(std::unique_lock<std::mutex>& lock);
   Status make(Generation& generation);
 
   const ConstraintMakerOptions options_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
-  bool loaded_ = false;  // load_vocabulary has returned; what it gave does not change any more
+  bool loaded_ = false;      // load_vocabulary has returned; what it gave does not change any more
+  bool unprepared_ = false;  // there may be masks to be made
+  bool preparing_ = false;   // by one thread: the other is for requests
   bool stop_ = false;
   Status load_status_;
   std::optional<grammar::GrammarCache> cache_;

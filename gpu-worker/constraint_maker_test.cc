@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <thread>
 
 #include "gpu-worker/answer_constraint.h"
 #include "services/grammar/test_support.h"
@@ -118,6 +119,18 @@ TEST(ConstraintMaker, RefusesWhatIsTooMuchAndEndsWhatWaitsWhenItStops) {
   stopping.join();
   EXPECT_EQ(wait(constrain(maker, generation_of({.gbnf = "root ::= \"a\""}))).code(), Code::kUnavailable);
   maker.stop();
+}
+
+TEST(ConstraintMaker, GoesOnWithMasksBehindTheRequest) {
+  ConstraintMakerOptions slow = options();
+  slow.cache.prepare = std::chrono::milliseconds(0);
+  ConstraintMaker maker(std::move(slow));
+  for (const char* text : {"root ::= \"a\" [bc]{20}", "root ::= [a-z]{2,90}"})
+    EXPECT_TRUE(wait(constrain(maker, generation_of({.gbnf = text}))).ok());
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (maker.is_preparing() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_FALSE(maker.is_preparing());
+  EXPECT_TRUE(wait(constrain(maker, generation_of({.gbnf = "root ::= \"a\""}))).ok()) << "it still listens";
 }
 
 TEST(ConstraintMaker, ManyAtOnce) {

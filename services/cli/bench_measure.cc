@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "services/cli/bench_grammar.h"
 #include "services/cli/cluster_client.h"
 #include "services/cli/metric_totals.h"
 
@@ -16,17 +17,6 @@ namespace {
 constexpr uint32_t kShortPrompt = 8;
 constexpr auto kProbeInterval = std::chrono::milliseconds(250);  // the engine's probe writes every 100 ms
 constexpr double kSettled = 0.01;  // change of the hit rate from one round of warming up to the next
-
-// JSON records without an end, so that every answer is as long as it should be. Strings are short: a made-up
-// model would never leave one by itself.
-constexpr const char* kRecords = R"gbnf(
-root ::= "[" record (", " record){99999} "]"
-record ::= "{\"name\": " string ", \"kind\": " kind ", \"count\": " integer ", \"tags\": [" string (", " string){0,3} "]}"
-kind ::= "\"alpha\"" | "\"beta\"" | "null"
-integer ::= "-"? ("0" | [1-9] [0-9]{0,14})
-string ::= "\"" character{0,40} "\""
-character ::= [^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})
-)gbnf";
 
 double milliseconds(double seconds) { return seconds * 1e3; }
 
@@ -55,7 +45,7 @@ class Bench {
     TRY_OK(warm_up());
     for (const uint32_t clients : o_.clients) {
       TRY_OK(decode(clients, ""));
-      if (o_.constrained) TRY_OK(decode(clients, kRecords));
+      if (o_.constrained) TRY_OK(decode(clients, kBenchGrammar));
     }
     for (const uint32_t tokens : o_.prompts) TRY_OK(prefill(tokens));
     return memory();

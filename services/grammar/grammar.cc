@@ -1,15 +1,19 @@
 #include "services/grammar/grammar.h"
 
+#include <thread>
+
 #include "services/grammar/gbnf.h"
 #include "services/grammar/rule_plan.h"
 
 namespace strata::grammar {
 
 Result<std::shared_ptr<const Grammar>> Grammar::compile(const Rules& rules,
-                                                        std::shared_ptr<const Vocabulary> vocabulary) {
+                                                        std::shared_ptr<const Vocabulary> vocabulary,
+                                                        std::size_t caller_mask_bytes) {
   TRY(const RulePlan plan, plan_rules(rules));
   TRY(Automaton automaton, Automaton::build(rules, plan, *vocabulary));
-  return std::shared_ptr<const Grammar>(new Grammar(std::move(automaton), std::move(vocabulary)));
+  return std::shared_ptr<const Grammar>(
+      new Grammar(std::move(automaton), std::move(vocabulary), caller_mask_bytes));
 }
 
 Result<std::shared_ptr<const Grammar>> Grammar::from_gbnf(std::string_view text,
@@ -18,9 +22,11 @@ Result<std::shared_ptr<const Grammar>> Grammar::from_gbnf(std::string_view text,
   return compile(rules, std::move(vocabulary));
 }
 
-Grammar::Grammar(Automaton automaton, std::shared_ptr<const Vocabulary> vocabulary)
+Grammar::Grammar(Automaton automaton, std::shared_ptr<const Vocabulary> vocabulary,
+                 std::size_t caller_mask_bytes)
     : vocabulary_(std::move(vocabulary)),
       automaton_(std::move(automaton)),
+      caller_mask_bytes_(caller_mask_bytes),
       builder_(automaton_, *vocabulary_),
       masks_(automaton_.state_count()) {}
 
@@ -28,23 +34,69 @@ Grammar::~Grammar() {
   for (const auto& mask : masks_) delete mask.load(std::memory_order_relaxed);
 }
 
+std::unique_lock<std::mutex> Grammar::lock_builder() const {
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  std::unique_lock lock(mutex_);
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  return lock;
+}
+
+// Who locks again at once would get the mutex before those who wait for it.
+void Grammar::let_others_build() const {
+  while (waiting_.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
+}
+
 const StateMask& Grammar::mask(StateId state) const {
   if (const StateMask* made = masks_[state].load(std::memory_order_acquire)) return *made;
-  const std::scoped_lock lock(mutex_);
+  const auto lock = lock_builder();
   if (const StateMask* made = masks_[state].load(std::memory_order_relaxed)) return *made;  // while we waited
-  auto mask = std::make_unique<const StateMask>(builder_.build(state));
+  auto mask = std::make_unique<const StateMask>(builder_.build(MaskPlace::of(state)));
   mask_bytes_.fetch_add(mask->memory_bytes(), std::memory_order_relaxed);
   masks_[state].store(mask.get(), std::memory_order_release);
   return *mask.release();
 }
 
+const StateMask* Grammar::mask(const MaskPlace& place) const {
+  if (place.count == 1) return &mask(place.states[0]);
+  const auto find = [&]() -> const StateMask* {
+    const std::scoped_lock lock(by_caller_mutex_);
+    const auto made = by_caller_.find(place);
+    return made == by_caller_.end() ? nullptr : made->second.get();
+  };
+  if (const StateMask* made = find()) return made;
+  const auto lock = lock_builder();
+  if (const StateMask* made = find()) return made;  // while we waited
+  if (by_caller_bytes_ >= caller_mask_bytes_) return nullptr;
+  auto mask = std::make_unique<const StateMask>(builder_.build(place));
+  by_caller_bytes_ += mask->memory_bytes();
+  mask_bytes_.fetch_add(mask->memory_bytes(), std::memory_order_relaxed);
+  const std::scoped_lock adding(by_caller_mutex_);
+  return by_caller_.emplace(place, std::move(mask)).first->second.get();
+}
+
 uint32_t Grammar::prepare(std::chrono::nanoseconds budget) const {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto end = std::chrono::steady_clock::now() + budget;
+  std::deque<MaskPlace> left;  // places with callers
   for (StateId state = 0; state < automaton_.state_count(); ++state) {
-    if (std::chrono::steady_clock::now() - begin > budget) return automaton_.state_count() - state;
-    mask(state);
+    if (std::chrono::steady_clock::now() > end)
+      return automaton_.state_count() - state + static_cast<uint32_t>(left.size());
+    let_others_build();
+    add_callers(MaskPlace::of(state), mask(state), left);
+  }
+  for (; !left.empty(); left.pop_front()) {
+    if (std::chrono::steady_clock::now() > end) return static_cast<uint32_t>(left.size());
+    let_others_build();
+    const StateMask* made = mask(left.front());
+    if (made == nullptr) return 0;  // no more are kept
+    add_callers(left.front(), *made, left);
   }
   return 0;
+}
+
+void Grammar::add_callers(const MaskPlace& place, const StateMask& mask, std::deque<MaskPlace>& to) const {
+  if (!mask.by_caller) return;
+  for (const StateId caller : automaton_.rule(automaton_.state(place.outermost()).rule).return_states)
+    to.push_back(place.behind(caller));
 }
 
 std::size_t Grammar::memory_bytes() const {

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -21,8 +23,11 @@ class Grammar {
  public:
   // Errors: kInvalidArgument for what no text can match and for left recursion, kResourceExhausted beyond
   // limits.h.
+  // caller_mask_bytes: of masks by callers, which a grammar makes no more of beyond; its steps then take
+  // longer.
   static Result<std::shared_ptr<const Grammar>> compile(const Rules& rules,
-                                                        std::shared_ptr<const Vocabulary> vocabulary);
+                                                        std::shared_ptr<const Vocabulary> vocabulary,
+                                                        std::size_t caller_mask_bytes = kCallerMaskBytesMax);
   // parse_gbnf and compile.
   static Result<std::shared_ptr<const Grammar>> from_gbnf(std::string_view text,
                                                           std::shared_ptr<const Vocabulary> vocabulary);
@@ -37,23 +42,37 @@ class Grammar {
   // inside of free text). Any thread may call.
   const StateMask& mask(StateId state) const;
 
-  // Makes the masks of all states, until `budget` is spent. Returns how many
-  // are left. For the thread that compiles, so that no window waits for a mask.
+  // The same of any place; null when the masks by callers take all the memory they may and this is none
+  // of those that were made.
+  const StateMask* mask(const MaskPlace& place) const;
+
+  // Makes the masks of all states, and of their callers where they need them, until `budget` is spent.
+  // Returns how many are left that it knows of. For threads that no window waits for; who needs a mask
+  // meanwhile waits for one that is being made, not for the others.
   uint32_t prepare(std::chrono::nanoseconds budget) const;
 
   // Of the automaton and of the masks made so far.
   std::size_t memory_bytes() const;
 
  private:
-  Grammar(Automaton automaton, std::shared_ptr<const Vocabulary> vocabulary);
+  Grammar(Automaton automaton, std::shared_ptr<const Vocabulary> vocabulary, std::size_t caller_mask_bytes);
+  std::unique_lock<std::mutex> lock_builder() const;
+  void let_others_build() const;
+  void add_callers(const MaskPlace& place, const StateMask& mask, std::deque<MaskPlace>& to) const;
 
   std::shared_ptr<const Vocabulary> vocabulary_;
   const Automaton automaton_;
-  mutable std::mutex mutex_;  // held while a mask is made
+  const std::size_t caller_mask_bytes_;
+  mutable std::mutex mutex_;                  // held while a mask is made
+  mutable std::atomic<uint32_t> waiting_{0};  // for mutex_
   mutable StateMaskBuilder builder_;
   // (states) null until made; published with release, so that whoever sees the pointer sees the mask.
   mutable std::vector<std::atomic<const StateMask*>> masks_;
   mutable std::atomic<std::size_t> mask_bytes_{0};
+  // Not mutex_, which whoever makes a mask holds for long.
+  mutable std::mutex by_caller_mutex_;
+  mutable std::map<MaskPlace, std::unique_ptr<const StateMask>> by_caller_;  // places with callers
+  mutable std::size_t by_caller_bytes_ = 0;                                  // under mutex_
 };
 
 }  // namespace strata::grammar

@@ -3,19 +3,26 @@
 #include <fmt/format.h>
 
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <set>
 
+#include "services/cli/bench_grammar.h"
+#include "services/gguf/file_builder.h"
 #include "services/grammar/grammar.h"
 #include "services/grammar/json_schema.h"
 #include "services/grammar/matcher.h"
 #include "services/grammar/tool_calls.h"
+#include "services/synthetic/tokenizer_data.h"
+#include "services/tokenizer/tokenizer.h"
 
 namespace strata::grammar {
 namespace {
@@ -85,6 +92,19 @@ std::shared_ptr<const Vocabulary> synthetic_vocabulary() {
   return *Vocabulary::create(std::move(tokens), {end});
 }
 
+// That of models that `strata bench --synthetic` makes: bytes and words, nearly all of which fit a string.
+std::shared_ptr<const Vocabulary> vocabulary_of_synthetic_models() {
+  gguf::FileBuilder file;
+  synthetic::add_tokenizer(file, kVocabulary);
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / fmt::format("grammar_bench.{}.gguf", getpid());
+  std::ofstream(path, std::ios::binary) << file.build();
+  const auto read = gguf::GgufFile::open(path.string());
+  const auto tokenizer = tokenizer::Tokenizer::from_gguf(read.value());
+  std::filesystem::remove(path);
+  return *Vocabulary::from_tokenizer(tokenizer.value());
+}
+
 struct Times {
   std::vector<double> us;
   double at(double share) {
@@ -125,8 +145,8 @@ int32_t pick(std::span<const uint32_t> mask, std::mt19937& random) {
   return -1;
 }
 
-void measure(std::string_view name, const std::shared_ptr<const Vocabulary>& vocabulary, const Rules& rules) {
-  const std::string text = rules.to_gbnf().value();
+void measure(std::string_view name, const std::shared_ptr<const Vocabulary>& vocabulary,
+             const std::string& text) {
   const Clock::time_point begin = Clock::now();
   const auto grammar = Grammar::from_gbnf(text, vocabulary);
   const double compile_us = us_since(begin);
@@ -161,11 +181,17 @@ void measure(std::string_view name, const std::shared_ptr<const Vocabulary>& voc
       matcher.accept(token);
     }
   }
-  fmt::print("{:<22} {:>7} {:>10.2f} {:>10.1f} {:>8.1f} {:>7} {:>8.1f} {:>8.1f} {:>8.1f} {:>8.2f} {:>8.2f}\n",
-             name, (*grammar)->automaton().state_count(), compile_us / 1000, prepare_us / 1000,
-             static_cast<double>((*grammar)->memory_bytes()) / (1 << 20), masks.us.size(), masks.at(0.5),
-             masks.at(0.99), masks.at(1), accepts.at(0.99), rollbacks.at(0.99));
+  fmt::print(
+      "{:<22} {:>7} {:>10.2f} {:>10.1f} {:>8.1f} {:>7} {:>8.1f} {:>8.1f} {:>8.1f} {:>8.2f} {:>8.2f} "
+      "{:>8.2f}\n",
+      name, (*grammar)->automaton().state_count(), compile_us / 1000, prepare_us / 1000,
+      static_cast<double>((*grammar)->memory_bytes()) / (1 << 20), masks.us.size(), masks.at(0.5),
+      masks.at(0.99), masks.at(1), accepts.at(0.99), accepts.at(1), rollbacks.at(0.99));
   std::fflush(stdout);
+}
+
+void measure(std::string_view name, const std::shared_ptr<const Vocabulary>& vocabulary, const Rules& rules) {
+  measure(name, vocabulary, rules.to_gbnf().value());
 }
 
 Rules schema(std::string_view text) {
@@ -182,8 +208,9 @@ void run() {
   const auto vocabulary = synthetic_vocabulary();
   fmt::print("vocabulary of {}: {:.0f} ms, tree {:.1f} MiB\n", vocabulary->size(), us_since(begin) / 1000,
              static_cast<double>(vocabulary->trie().memory_bytes()) / (1 << 20));
-  fmt::print("{:<22} {:>7} {:>10} {:>10} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "grammar", "states",
-             "compile ms", "masks ms", "MiB", "steps", "p50 us", "p99 us", "max us", "accept", "rollback");
+  fmt::print("{:<22} {:>7} {:>10} {:>10} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "grammar",
+             "states", "compile ms", "masks ms", "MiB", "steps", "p50 us", "p99 us", "max us", "accept",
+             "its max", "rollback");
   measure("any JSON object", vocabulary, rules_of_any_object());
   measure("record", vocabulary,
           schema(R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer",
@@ -211,6 +238,8 @@ void run() {
   measure("tools, required", vocabulary, rules_of_tools(tools, {.choice = ToolChoice::kRequired})->rules);
   measure("tools, parameters", vocabulary,
           rules_of_tools(tools, {.format = ToolFormat::kParameters, .choice = ToolChoice::kRequired})->rules);
+  measure("strata bench", vocabulary, cli::kBenchGrammar);
+  measure("strata bench, its model", vocabulary_of_synthetic_models(), cli::kBenchGrammar);
 }
 
 }  // namespace

@@ -30,12 +30,17 @@ class GrammarCache {
   // grammars are compiled side by side. Errors: those of Grammar::from_gbnf.
   Result<std::shared_ptr<const Grammar>> get(std::string_view gbnf);
 
+  // Makes masks that get() found no time for, for about `slice`, of the grammar used last. False: there was
+  // nothing to do. Masks that nobody needed are made up to a quarter of bytes_max for one grammar. Any thread.
+  bool prepare_more(std::chrono::milliseconds slice);
+
   std::size_t size() const;
 
  private:
   struct Entry {
     std::string text;
     std::shared_ptr<const Grammar> grammar;
+    bool prepared = false;
   };
   std::shared_ptr<const Grammar> find(std::string_view gbnf);
   void drop_oldest();

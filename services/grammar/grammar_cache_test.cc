@@ -36,6 +36,30 @@ TEST(GrammarCache, DropsWhatWasUsedLongestAgo) {
   EXPECT_TRUE(matches(*first, "a")) << "whoever holds it can go on";
 }
 
+TEST(GrammarCache, MakesMasksLaterThatThereWasNoTimeFor) {
+  GrammarCache cache(byte_vocabulary(), {.prepare = std::chrono::milliseconds(0)});
+  EXPECT_FALSE(cache.prepare_more(std::chrono::milliseconds(1))) << "there is no grammar";
+  std::vector<std::shared_ptr<const Grammar>> grammars;
+  for (const char* text : {"root ::= [a-z]{2,90}", "root ::= \"(\" root \")\" | [0-9]{3}"})
+    grammars.push_back(*cache.get(text));
+  while (cache.prepare_more(std::chrono::milliseconds(1))) {
+  }
+  for (const auto& grammar : grammars) {
+    const std::size_t prepared = grammar->memory_bytes();
+    EXPECT_EQ(grammar->prepare(std::chrono::hours(1)), 0U);
+    EXPECT_EQ(grammar->memory_bytes(), prepared);
+  }
+}
+
+TEST(GrammarCache, MakesNoMasksBeforehandOfAGrammarThatIsLarge) {
+  GrammarCache cache(byte_vocabulary(), {.bytes_max = 1, .prepare = std::chrono::milliseconds(0)});
+  const auto grammar = *cache.get("root ::= [a-z]{2,90}");
+  const std::size_t before = grammar->memory_bytes();
+  EXPECT_TRUE(cache.prepare_more(std::chrono::hours(1)));
+  EXPECT_FALSE(cache.prepare_more(std::chrono::hours(1)));
+  EXPECT_EQ(grammar->memory_bytes(), before);
+}
+
 TEST(GrammarCache, ThreadsMayAskForTheSame) {
   GrammarCache cache(byte_vocabulary(), {});
   std::vector<std::thread> threads;

@@ -40,6 +40,16 @@ inline constexpr uint32_t kClosureStepsMax = 16'384;
 // several.
 inline constexpr uint32_t kCountedBodyStatesMax = 256;
 
+// Texts behind the end of a rule that a mask may leave to be tried at run time. A state where more tokens
+// leave its rule (one character that a rule of its own describes) has masks by who called it instead, up to
+// this many callers deep.
+inline constexpr uint32_t kRestsTriedMax = 2'048;
+inline constexpr uint32_t kCallersMax = 4;
+// Of all masks by callers of one grammar: a thousand of the largest vocabularies.
+inline constexpr std::size_t kCallerMaskBytesMax = std::size_t{32} << 20;
+// Such masks that one step may take; beyond, it walks the vocabulary.
+inline constexpr uint32_t kCallerMasksPerStep = 64;
+
 // Tokens longer than this are never allowed under a grammar; a count of repetitions inside a token fits a
 // byte.
 inline constexpr uint32_t kTokenBytesMax = 250;

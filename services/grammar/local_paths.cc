@@ -6,16 +6,20 @@ namespace strata::grammar {
 namespace {
 
 constexpr std::size_t kPlacesMax = 512;     // of one node
-constexpr std::size_t kNodesMax = 1 << 16;  // 64 MiB
+constexpr std::size_t kPathsMax = 1 << 16;  // 64 MiB
 constexpr LocalPaths::Id kUnknown = -3;
 
 }  // namespace
 
 LocalPaths::LocalPaths(const Automaton& automaton) : automaton_(automaton), callers_(1) {}
 
-LocalPaths::Id LocalPaths::start(StateId state) {
-  const auto [found, is_new] = starts_.try_emplace(state, static_cast<Id>(nodes_.size()));
-  if (is_new) nodes_.push_back({.places = {{state, 0, 0}}, .restarts = 0, .exits = {}, .next = nullptr});
+LocalPaths::Id LocalPaths::start(const MaskPlace& from) {
+  const auto [found, is_new] = starts_.try_emplace(from, static_cast<Id>(nodes_.size()));
+  if (!is_new) return found->second;
+  // From the rule that the path stays in, which has not begun anew yet, down to the state.
+  Place place{from.outermost(), 0, 0};
+  for (uint32_t i = from.count - 1; i-- > 0;) place = {from.states[i], 1, stack_of(place)};
+  nodes_.push_back({.places = {place}, .restarts = 0, .exits = {}, .next = nullptr});
   return found->second;
 }
 
@@ -43,7 +47,7 @@ LocalPaths::Id LocalPaths::node_of(std::vector<Place> kernel) {
   std::sort(kernel.begin(), kernel.end());
   kernel.erase(std::unique(kernel.begin(), kernel.end()), kernel.end());
   if (const auto found = by_kernel_.find(kernel); found != by_kernel_.end()) return found->second;
-  if (nodes_.size() == kNodesMax) return kOverflow;
+  if (nodes_.size() == kPathsMax) return kOverflow;
   Node node;
   uint32_t restarts = std::numeric_limits<uint8_t>::max();
   for (const Place& place : kernel) restarts = std::min(restarts, restarts_of(place));

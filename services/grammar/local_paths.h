@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "services/grammar/automaton.h"
+#include "services/grammar/mask_place.h"
 
 namespace strata::grammar {
 
@@ -22,8 +23,9 @@ class LocalPaths {
 
   explicit LocalPaths(const Automaton& automaton);
 
-  // The state alone, neither its calls followed nor its end: a matcher follows these as configs of their own.
-  Id start(StateId state);
+  // The place alone, neither its calls followed nor its end: a matcher follows these as configs of their own.
+  // The rule that the path stays in is that of the last caller; the rules below it must not be counted.
+  Id start(const MaskPlace& place);
   Id step(Id from, uint8_t byte);
   // How often the rule began anew on the way here, at least (counted rules; otherwise 0).
   uint8_t restarts(Id id) const { return nodes_[index(id)].restarts; }
@@ -63,7 +65,7 @@ class LocalPaths {
   const Automaton& automaton_;
   std::vector<Node> nodes_;
   std::map<std::vector<Place>, Id> by_kernel_;
-  std::map<StateId, Id> starts_;
+  std::map<MaskPlace, Id> starts_;
   std::vector<Caller> callers_;
   std::map<Place, uint32_t> stacks_;
 };

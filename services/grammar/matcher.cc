@@ -135,12 +135,14 @@ void Matcher::fill_mask(std::span<uint32_t> mask) {
   for (uint32_t i = step.begin; i < step.end; ++i) {
     const Config config = configs_[i];
     const StateMask& state = grammar_->mask(config.state);
-    if (state.form == StateMask::Form::kSearch) {
-      add_by_search(config, mask);
-    } else {
+    uint32_t masks_left = kCallerMasksPerStep;
+    bool searches = state.form == StateMask::Form::kSearch;
+    if (!searches) {
       add_inside(config, state, mask);
       if (!state.rests.empty()) add_rests(config, state, mask);
+      searches = state.by_caller && !add_by_callers(config, MaskPlace::of(config.state), masks_left, mask);
     }
+    if (searches) add_by_search(config, mask);
     for (const Automaton::TokenEdge& edge : automaton.token_edges(automaton.state(config.state))) {
       set_bit(mask, edge.token);
     }
@@ -195,6 +197,22 @@ void Matcher::add_rests(const Config& config, const StateMask& state, std::span<
     }
   }
   simulation_.cut(mark);
+}
+
+bool Matcher::add_by_callers(const Config& config, const MaskPlace& place, uint32_t& masks_left,
+                             std::span<uint32_t> mask) {
+  std::vector<Config> callers;
+  simulation_.callers(config.frame, callers);
+  for (const Config& caller : callers) {
+    if (masks_left-- == 0) return false;
+    const MaskPlace behind = place.behind(caller.state);
+    const StateMask* state = grammar_->mask(behind);
+    if (state == nullptr || state->form == StateMask::Form::kSearch) return false;
+    add_inside(caller, *state, mask);
+    if (!state->rests.empty()) add_rests(caller, *state, mask);
+    if (state->by_caller && !add_by_callers(caller, behind, masks_left, mask)) return false;
+  }
+  return true;
 }
 
 void Matcher::add_by_search(const Config& config, std::span<uint32_t> mask) {

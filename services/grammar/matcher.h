@@ -70,6 +70,9 @@ class Matcher {
   void forget_old();
   void add_inside(const Config& config, const StateMask& state, std::span<uint32_t> mask) const;
   void add_rests(const Config& config, const StateMask& state, std::span<uint32_t> mask);
+  // What a state's mask leaves to its callers. False: it would take too many masks.
+  bool add_by_callers(const Config& config, const MaskPlace& place, uint32_t& masks_left,
+                      std::span<uint32_t> mask);
   void add_by_search(const Config& config, std::span<uint32_t> mask);
 
   std::shared_ptr<const Grammar> grammar_;

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "services/grammar/gbnf.h"
 #include "services/grammar/limits.h"
 #include "services/grammar/test_support.h"
 
@@ -88,6 +89,82 @@ TEST(Matcher, SearchesTheVocabularyWhereAMaskWouldBeTooLarge) {
   }
   EXPECT_TRUE(searched);
   for (uint32_t seed = 0; seed < 20; ++seed) walk_and_compare(grammar, seed, 12);
+}
+
+// Enough words that nearly every state in a text has more of them than may be tried (kRestsTriedMax).
+std::shared_ptr<const Vocabulary> vocabulary_of_words() {
+  std::vector<std::string> texts;
+  for (const char* text :
+       {"</s>", "\"", "\", \"", "\"]", "[\"", "\\",         "\\n",  "\\u",  "00", "0", "]",   "[",
+        ",",    ";",  "<",      "-",   "a\"", "ab\", \"cd", "\xC3", "\xA9", "é",  "!", "a!b", "ab-"})
+    texts.emplace_back(text);
+  for (char a = 'a'; a <= 'z'; ++a) {
+    texts.emplace_back(1, a);
+    for (char b = 'a'; b <= 'z'; ++b) {
+      for (char c = 'a'; c <= 'e'; ++c) texts.push_back({a, b, c});
+    }
+  }
+  return vocabulary_of(texts);
+}
+
+uint32_t masks_by_callers(const Grammar& grammar) {
+  uint32_t count = 0;
+  for (StateId state = 0; state < grammar.automaton().state_count(); ++state)
+    count += grammar.mask(state).by_caller ? 1 : 0;
+  return count;
+}
+
+// One character, which its callers repeat: too large to be copied to where it is called, and nearly every
+// token leaves it.
+constexpr std::string_view kCharacter =
+    "\nc ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F]{4})\n";
+
+TEST(Matcher, MasksByCallersEqualTryingEachToken) {
+  const auto vocabulary = vocabulary_of_words();
+  for (const std::string_view text : {
+           "root ::= \"[\" s (\", \" s)* \"]\"\ns ::= \"\\\"\" c* \"\\\"\"",
+           "root ::= \"[\" s (\", \" s){0,999} \"]\"\ns ::= \"\\\"\" c{2,40} \"\\\"\"",
+           "root ::= (\"[\" w{3,500} \"]\" | \"<\" w \"!\" w){2,200}\nw ::= c c | c \"-\" c",  // two callers
+                                                                                               // deep
+           "root ::= x x\nx ::= y | \";\" y y\ny ::= z \"!\" | z z\nz ::= w w | w\nw ::= v v \"-\" | v\nv "
+           "::= c | c c",
+           "root ::= \"[\" root \"]\" root | c \";\" | c c",
+           "root ::= c (\"-\" root)? | c root",
+       }) {
+    const auto grammar = compiled(std::string(text) + std::string(kCharacter), vocabulary);
+    EXPECT_GT(masks_by_callers(*grammar), 0U) << text;
+    for (uint32_t seed = 0; seed < 3; ++seed) walk_and_compare(grammar, seed, 12);
+  }
+}
+
+TEST(Matcher, MasksByCallersArePrepared) {
+  const auto grammar = compiled(
+      "root ::= \"[\" s (\", \" s)* \"]\"\ns ::= \"\\\"\" c{0,40} \"\\\"\"" + std::string(kCharacter),
+      vocabulary_of_words());
+  EXPECT_GT(grammar->prepare(std::chrono::nanoseconds(0)), 0U);
+  EXPECT_EQ(grammar->prepare(std::chrono::hours(1)), 0U);
+  const std::size_t prepared = grammar->memory_bytes();
+  for (uint32_t seed = 0; seed < 3; ++seed) walk_and_compare(grammar, seed, 12);
+  EXPECT_EQ(grammar->memory_bytes(), prepared);
+}
+
+TEST(Matcher, SearchesTheVocabularyWhereCallersAreTooManyOrTheirMasksMayTakeNoMemory) {
+  const auto vocabulary = vocabulary_of_words();
+  std::string text = "root ::= (";
+  for (uint32_t i = 0; i <= kCallerMasksPerStep; ++i) text += fmt::format("{}r{}", i == 0 ? "" : " | ", i);
+  text += ")*\n";
+  for (uint32_t i = 0; i <= kCallerMasksPerStep; ++i)
+    text += fmt::format("r{} ::= \"<\" c c \"{};\"\n", i, i);
+  const auto many = compiled(text + std::string(kCharacter), vocabulary);
+  EXPECT_GT(masks_by_callers(*many), 0U);
+  walk_and_compare(many, 1, 4);
+
+  const auto rules = parse_gbnf("root ::= \"[\" c* \"]\"" + std::string(kCharacter));
+  ASSERT_TRUE(rules.has_value());
+  const auto without = Grammar::compile(*rules, vocabulary, 0);
+  ASSERT_TRUE(without.has_value());
+  EXPECT_EQ((*without)->prepare(std::chrono::hours(1)), 0U) << "nothing more can be made";
+  walk_and_compare(*without, 1, 8);
 }
 
 TEST(Matcher, CharactersMayBeSplitBetweenTokens) {

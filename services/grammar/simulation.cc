@@ -52,6 +52,12 @@ void Simulation::leave(const Config& config, ConfigSet& out) {
   close(out);
 }
 
+void Simulation::callers(uint32_t frame, std::vector<Config>& out) const {
+  out.clear();
+  for (uint32_t i = frames_[frame].first_return; i != kNoReturn; i = returns_[i].next)
+    out.push_back(returns_[i].config);
+}
+
 void Simulation::start() {
   found_.clear();
   found_hashed_.clear();

@@ -52,6 +52,9 @@ class Simulation {
   // The places behind the end of the rule that `config` is in.
   void leave(const Config& config, ConfigSet& out);
 
+  // Where those who wait for the end of the frame's rule go on; nobody for kBottomFrame.
+  void callers(uint32_t frame, std::vector<Config>& out) const;
+
   struct Mark {
     uint32_t frames = 0;
     uint32_t returns = 0;

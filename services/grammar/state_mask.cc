@@ -22,7 +22,7 @@ std::size_t StateMask::memory_bytes() const {
          rest_restarts.capacity();
 }
 
-StateMask StateMaskBuilder::build(StateId state) {
+StateMask StateMaskBuilder::build(const MaskPlace& place) {
   if (!paths_ || paths_->size() > kPathsKept) {
     paths_ = std::make_unique<LocalPaths>(automaton_);
     follows_ = std::make_unique<FollowSets>(automaton_);
@@ -31,23 +31,27 @@ StateMask StateMaskBuilder::build(StateId state) {
   StateMask mask;
   inside_.clear();
   rests_.clear();
-  if (!walk(state)) {
+  if (!walk(place, mask)) {
     mask.form = StateMask::Form::kSearch;
+    mask.by_caller = false;
     return mask;
   }
-  const bool counted = automaton_.rule(automaton_.state(state).rule).counted;
+  const bool counted = automaton_.rule(automaton_.state(place.outermost()).rule).counted;
   pack_inside(counted, mask);
   pack_rests(counted, mask);
   return mask;
 }
 
 // False when there is too much to keep.
-bool StateMaskBuilder::walk(StateId state) {
+bool StateMaskBuilder::walk(const MaskPlace& place, StateMask& mask) {
   const TokenTrie& trie = vocabulary_.trie();
-  const FollowSets::Id behind = follows_->behind(automaton_.state(state).rule);
+  const RuleId rule = automaton_.state(place.outermost()).rule;
+  const FollowSets::Id behind = follows_->behind(rule);
+  // A caller of a counted rule would have to know how often that was matched.
+  const bool callers_help = place.count <= kCallersMax && !automaton_.rule(rule).counted;
   levels_.assign(kTokenBytesMax + 1, {});
   exits_.clear();
-  levels_[0].path = paths_->start(state);
+  levels_[0].path = paths_->start(place);
   auto plain = trie.plain_texts().begin();
   for (uint32_t node = 1; node < trie.node_count();) {
     const uint32_t depth = trie.depth(node);
@@ -84,6 +88,11 @@ bool StateMaskBuilder::walk(StateId state) {
     }
     levels_[depth] = level;
     if (!trie.tokens(node).empty()) record(node, level);
+    if (mask.by_caller) rests_.clear();
+    if (callers_help && rests_.size() > kRestsTriedMax) {
+      mask.by_caller = true;
+      rests_.clear();
+    }
     if (rests_.size() > kRestsMax) return false;
     ++node;
   }

@@ -1,8 +1,9 @@
 #pragma once
-// Which tokens one state of an automaton allows, worked out once. Most tokens end inside the state's rule (or
+// Which tokens one place of an automaton allows, worked out once. Most tokens end inside the state's rule (or
 // what it calls), and are allowed or not whatever called the rule. The others leave the rule somewhere
 // inside: only the rest of their bytes behind that place depends on the callers. Many tokens have the same
-// rest (`",` `"}` ...), so what a matcher still has to try are a few short texts.
+// rest (`",` `"}` ...), so what a matcher still has to try are a few short texts. Where they are not few, the
+// mask is made for each caller, whose rule the tokens then stay in.
 
 #include <array>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "services/grammar/automaton.h"
 #include "services/grammar/follow_sets.h"
 #include "services/grammar/local_paths.h"
+#include "services/grammar/mask_place.h"
 #include "services/grammar/vocabulary.h"
 
 namespace strata::grammar {
@@ -40,6 +42,8 @@ struct StateMask {
     uint32_t shared = 0;            // leading bytes shared with the one before
     uint32_t tokens_begin = 0, tokens_end = 0;
   };
+  // Too many rests, none are kept: the masks of MaskPlace::behind() of each caller say what leaves the rule.
+  bool by_caller = false;
   std::vector<Rest> rests;  // sorted by their bytes
   std::string rest_text;
   std::vector<int32_t> rest_tokens;
@@ -57,7 +61,7 @@ class StateMaskBuilder {
   StateMaskBuilder(const Automaton& automaton, const Vocabulary& vocabulary)
       : automaton_(automaton), vocabulary_(vocabulary) {}
 
-  StateMask build(StateId state);
+  StateMask build(const MaskPlace& place);
 
  private:
   struct Exit {  // a path that left the rule at this depth
@@ -81,7 +85,7 @@ class StateMaskBuilder {
     bool beyond_ascii = false;  // all characters beyond ASCII do
   };
 
-  bool walk(StateId state);
+  bool walk(const MaskPlace& place, StateMask& mask);
   const Stays& stays(LocalPaths::Id path);
   bool stays_beyond_ascii(LocalPaths::Id path);
   bool is_left_unread(const TokenTrie::PlainText& text, const Level& level, FollowSets::Id behind);
