@@ -24,7 +24,8 @@ struct Site {
 
 class Planner {
  public:
-  explicit Planner(const Rules& rules) : rules_(rules), sizes_(rules.node_count()) {}
+  explicit Planner(const Rules& rules)
+      : rules_(rules), sizes_(rules.node_count()), calls_(rules.node_count()) {}
 
   Result<RulePlan> plan() {
     TRY_OK(check_limits());
@@ -99,7 +100,28 @@ class Planner {
   }
   bool counts(const Node& node) {
     const uint64_t repeated = node.max == kUnbounded ? node.min : node.max;
-    return repeated > 1 && size(node.children[0]) * repeated > kUnrolledStatesMax;
+    return repeated > 1 && repeated_size(node.children[0]) * repeated > kUnrolledStatesMax;
+  }
+  // A rule that would be copied into a counted repetition (fits_counted) counts with what it says: written
+  // out, the repetition would be calls alone, small but with masks for each of them.
+  uint64_t repeated_size(NodeId id) {
+    const Node& node = rules_.node(id);
+    if (node.kind != NodeKind::kRule || calls(rules_.body(node.index))) return size(id);
+    const uint64_t body = size(rules_.body(node.index));
+    return body <= kCountedBodyStatesMax ? body : size(id);
+  }
+  // Calls rules, those of counted repetitions included.
+  bool calls(NodeId id) {
+    enum : uint8_t { kUnknown, kNo, kYes };
+    if (calls_[id] == kUnknown) {
+      const Node& node = rules_.node(id);
+      const bool some = node.kind == NodeKind::kRule ||
+                        std::any_of(node.children.begin(), node.children.end(),
+                                    [this](NodeId child) { return calls(child); }) ||
+                        (node.kind == NodeKind::kRepeat && counts(node));
+      calls_[id] = some ? kYes : kNo;
+    }
+    return calls_[id] == kYes;
   }
 
   // --- What the root reaches; makes the counted rules on the way.
@@ -370,6 +392,7 @@ class Planner {
   const Rules& rules_;
   RulePlan plan_;
   std::vector<uint64_t> sizes_;  // 0: not computed yet
+  std::vector<uint8_t> calls_;   // (nodes) what calls() knows
   std::map<std::tuple<NodeId, uint32_t, uint32_t>, RuleId> counted_by_body_;
   std::vector<std::vector<Site>> calls_of_;      // (rule)
   std::vector<std::vector<RuleId>> callers_of_;  // (rule)

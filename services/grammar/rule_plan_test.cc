@@ -82,6 +82,17 @@ TEST(RulePlan, LargeRepetitionsCountInsteadOfBeingWrittenOut) {
   EXPECT_EQ(match(compiled("root ::= (\"a\"{2}){200,300}"), std::string(501, 'a')), Match::kPrefix);
 }
 
+TEST(RulePlan, ARuleThatIsRepeatedOftenIsCopiedIntoTheRepetition) {
+  const auto grammar =
+      compiled("root ::= \"<\" c{2,40} \">\"\nc ::= [^<>\\\\] | \"\\\\\" ([<>n] | \"u\" [0-9a-f]{4})");
+  EXPECT_EQ(grammar->automaton().rule_count(), 2U);
+  EXPECT_LT(grammar->automaton().state_count(), 30U);
+  EXPECT_FALSE(matches(grammar, "<a>"));
+  EXPECT_TRUE(matches(grammar, "<a\\u00e9>"));
+  EXPECT_TRUE(matches(grammar, fmt::format("<{}>", std::string(40, 'x'))));
+  EXPECT_EQ(match(grammar, fmt::format("<{}", std::string(41, 'x'))), Match::kNo);
+}
+
 TEST(RulePlan, TokenIdsAreChecked) {
   const Status status = compile_status("root ::= <[257]>");
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
