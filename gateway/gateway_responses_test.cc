@@ -140,7 +140,7 @@ TEST_F(ResponsesTest, Case29ACallAndItsResultComeBackAsTheyWere) {
 
   // The client that keeps the items itself gets the same prompt.
   std::string items = R"({"role":"user","content":"What is a violin?"})";
-  for (const auto& item : output) items += "," + to_json(item);
+  for (const auto& item : output) items.append(",").append(to_json(item));
   respond(ask(std::string(kTools) + R"(,"store":false)", fmt::format("[{},{}]", items, result)));
   EXPECT_EQ(last_prompt(), stored_prompt);
 
