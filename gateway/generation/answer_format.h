@@ -12,6 +12,7 @@
 #include "gateway/api/api_error.h"
 #include "gateway/engine/engine_client.h"
 #include "gateway/generation/answer_piece.h"
+#include "gateway/generation/timings.h"
 
 namespace strata::gateway {
 
@@ -23,12 +24,14 @@ struct AnswerIdentity {
   std::string fingerprint = {};
 };
 
+// What a request took.
 struct Usage {
   uint32_t prompt_tokens = 0;
   uint32_t completion_tokens = 0;
   uint32_t cached_tokens = 0;          // of the prompt, reused
   uint32_t cache_creation_tokens = 0;  // of the prompt, read and kept for later requests
   uint32_t reasoning_tokens = 0;       // of the completion
+  Timings timings = {};
 };
 
 // Why a choice ended.
@@ -40,6 +43,7 @@ struct Finish {
   // "malformed_tool_call".
   std::string detail = {};
   std::optional<boost::json::object> reuse = {};  // ReuseReport::to_json(), where it was asked for
+  std::optional<Usage> request = {};              // of all choices, with the last one
 };
 
 // Pieces of one kind that followed each other; a call is one block.

@@ -47,9 +47,7 @@ class CompletionFormat final : public OpenAiFormat {
   }
 
   std::string finish_choice(uint32_t choice, const Finish& finish) override {
-    boost::json::object entry = empty_choice(choice);
-    put_finish(entry, finish);
-    return chunk(std::move(entry));
+    return finish_chunk(empty_choice(choice), finish);
   }
 
   std::string whole(const std::vector<Choice>& choices, const Usage& usage) const override {
@@ -66,7 +64,7 @@ class CompletionFormat final : public OpenAiFormat {
       list.push_back(std::move(entry));
     }
     out["choices"] = std::move(list);
-    out["usage"] = usage_json(usage);
+    put_usage(out, usage);
     return to_json(out);
   }
 

@@ -79,6 +79,7 @@ Generation::Generation(std::shared_ptr<actor::Executor> executor, TicketId ticke
 
 void Generation::on(Start) {
   arrived_ = last_write_ = this->executor().now();
+  clock_.arrived(arrived_);
   choices_.resize(job_.prompts.size() * job_.answers);
   ratings_.resize(choices_.size());
   std::weak_ptr<Generation> weak = self();
@@ -111,7 +112,9 @@ void Generation::hear(const Granted& granted) {
   granted_ = true;
   ++wait_;
   engine_info_ = granted.engine;
-  environment_.probe->queue_seconds.Observe(seconds(this->executor().now() - arrived_));
+  const Time now = this->executor().now();
+  clock_.granted(now);
+  environment_.probe->queue_seconds.Observe(seconds(now - arrived_));
   if (const Prompt* too_long = first_too_long(job_.prompts, engine_info_.context_tokens)) {
     return fail(context_exceeded(too_long->tokens.size(), engine_info_.context_tokens), Outcome::kTooLong);
   }
@@ -152,6 +155,7 @@ void Generation::begin_choice() {
   finished_.reset();
   choice_done_ = false;
   losses_ = unheard_losses_ = busy_retries_ = 0;
+  clock_.choice_begins(this->executor().now());
   if (job_.stream) {
     write(job_.format->begin_choice(choice_));
   }
@@ -280,6 +284,7 @@ void Generation::handle(const GeneratedToken& token) {
     environment_.probe->first_token_seconds.Observe(seconds(now - arrived_));
   }
   last_token_ = now;
+  clock_.token(now);
   std::vector<AnswerPiece> pieces;
   answer_->push(token, pieces);
   show(pieces);
@@ -412,6 +417,9 @@ void Generation::finish_choice(AnswerEnd end) {
   if (job_.return_reuse) finish.reuse = reuse_->to_json();
   count_choice(cause);
   done_usage_ = usage();
+  clock_.choice_ends(this->executor().now());
+  done_usage_.timings = clock_.timings();
+  if (choice_ + 1 == choices_.size()) finish.request = done_usage_;
   if (first_of_prompt()) {
     if (!reuse_header_.empty()) reuse_header_ += ", ";
     reuse_header_ += reuse_->header_text();

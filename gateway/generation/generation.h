@@ -22,6 +22,7 @@
 #include "gateway/generation/answer.h"
 #include "gateway/generation/answer_tokens.h"
 #include "gateway/generation/generation_job.h"
+#include "gateway/generation/timings.h"
 #include "gateway/http/exchange.h"
 #include "gateway/index/conversation_index.h"
 #include "gateway/responses/response_keeper.h"
@@ -168,6 +169,7 @@ class Generation : public actor::Actor {
   bool granted_ = false;
   bool closed_ = false;  // the client has all it will get, or is gone
   Time arrived_, last_write_;
+  RequestClock clock_;
   std::optional<Time> gone_at_;
   EngineInfo engine_info_;
   bool keeping_ = false;              // all has been said, and waits to be stored

@@ -192,6 +192,42 @@ TEST_F(GenerationTest, AWholeAnswerHasTextFinishAndUsage) {
       4);
 }
 
+TEST_F(GenerationTest, TimingsAreInTheWholeAnswerAndInTheLastChunkOfAStream) {
+  const auto answer = [this](bool stream, bool include_usage) -> Running& {
+    GenerationJob request = job(stream);
+    request.format = make_chat_format({.id = "chatcmpl-1"}, {.include_usage = include_usage});
+    Running& first = start(job(false));  // holds the sequence
+    Running& run = start(std::move(request));
+    world_.advance(milliseconds(30));
+    finish();
+    EXPECT_TRUE(first.over);
+    world_.advance(milliseconds(200));
+    say(GeneratedToken{.id = 7, .index = 0});
+    world_.advance(milliseconds(50));
+    say(GeneratedToken{.id = 8, .index = 1});
+    finish();
+    return run;
+  };
+  const auto check = [](const boost::json::value& timings) {
+    EXPECT_EQ(timings.at("queue_ms"), 30);
+    EXPECT_EQ(timings.at("cache_n"), 1);
+    EXPECT_EQ(timings.at("prompt_n"), 3);
+    EXPECT_EQ(timings.at("prompt_ms"), 200);
+    EXPECT_EQ(timings.at("predicted_n"), 2);
+    EXPECT_EQ(timings.at("predicted_ms"), 50);
+    EXPECT_EQ(timings.at("predicted_per_second"), 40);
+  };
+  const std::string text = answer(false, false).read();
+  check(boost::json::parse(text.substr(text.find("\r\n\r\n") + 4)).at("timings"));
+  for (bool include_usage : {false, true}) {
+    const auto chunks = answer(true, include_usage).chunks();
+    check(chunks.back().at("timings"));
+    EXPECT_EQ(chunks.back().as_object().contains("usage"), include_usage);
+    for (std::size_t i = 0; i + 1 < chunks.size(); ++i)
+      EXPECT_FALSE(chunks[i].as_object().contains("timings"));
+  }
+}
+
 TEST_F(GenerationTest, TheEngineIsToldWhatTheAnswerIsHeldTo) {
   start(job(false));
   EXPECT_FALSE(call().request.constraint || call().request.thinking_end);

@@ -49,10 +49,7 @@ std::string OpenAiFormat::queued(uint32_t position) {
 std::string OpenAiFormat::keep_alive() { return ": keep-alive\n\n"; }
 
 std::string OpenAiFormat::progress(uint32_t choice, const PromptProgress& progress, uint64_t time_ms) {
-  boost::json::object out = envelope(chunk_object_);
-  boost::json::array choices;
-  choices.push_back(empty_choice(choice));
-  out["choices"] = std::move(choices);
+  boost::json::object out = with_choice(empty_choice(choice));
   out["prompt_progress"] = progress_json(progress, time_ms);
   return sse_data(to_json(out));
 }
@@ -62,7 +59,7 @@ std::string OpenAiFormat::end_stream(const Usage& usage) {
   if (options_.include_usage) {
     boost::json::object last = envelope(chunk_object_);
     last["choices"] = boost::json::array();
-    last["usage"] = usage_json(usage);
+    put_usage(last, usage);
     out = sse_data(to_json(last));
   }
   out += kDone;
@@ -84,11 +81,27 @@ boost::json::object OpenAiFormat::envelope(std::string_view object) const {
 }
 
 std::string OpenAiFormat::chunk(boost::json::object choice) const {
+  return sse_data(to_json(with_choice(std::move(choice))));
+}
+
+std::string OpenAiFormat::finish_chunk(boost::json::object choice, const Finish& finish) const {
+  put_finish(choice, finish);
+  boost::json::object out = with_choice(std::move(choice));
+  if (finish.request && !options_.include_usage) out["timings"] = timings_json(*finish.request);
+  return sse_data(to_json(out));
+}
+
+boost::json::object OpenAiFormat::with_choice(boost::json::object choice) const {
   boost::json::object out = envelope(chunk_object_);
   boost::json::array choices;
   choices.push_back(std::move(choice));
   out["choices"] = std::move(choices);
-  return sse_data(to_json(out));
+  return out;
+}
+
+void OpenAiFormat::put_usage(boost::json::object& out, const Usage& usage) {
+  out["usage"] = usage_json(usage);
+  out["timings"] = timings_json(usage);
 }
 
 boost::json::object usage_json(const Usage& usage) {
@@ -101,6 +114,12 @@ boost::json::object usage_json(const Usage& usage) {
   out["prompt_tokens_details"] = std::move(prompt_details);
   out["completion_tokens_details"] = std::move(completion_details);
   return out;
+}
+
+boost::json::object timings_json(const Usage& usage) {
+  return timings_json(usage.timings, {.cached = usage.cached_tokens,
+                                      .prompt = usage.prompt_tokens - usage.cached_tokens,
+                                      .predicted = usage.completion_tokens});
 }
 
 boost::json::value float_json(float value) {

@@ -28,14 +28,20 @@ class OpenAiFormat : public AnswerFormat {
 
   // {"id", "object", "created", "model", "system_fingerprint"}
   boost::json::object envelope(std::string_view object) const;
-  // A chunk with this choice, as an event.
+  // A chunk with this choice, and as an event.
+  boost::json::object with_choice(boost::json::object choice) const;
   std::string chunk(boost::json::object choice) const;
+  // The same with what ended the choice, and with the timings if no other chunk will follow.
+  std::string finish_chunk(boost::json::object choice, const Finish& finish) const;
+  // Usage and timings of a whole response.
+  static void put_usage(boost::json::object& out, const Usage& usage);
 
   FormatOptions options_;
   std::string_view chunk_object_;
 };
 
 boost::json::object usage_json(const Usage& usage);
+boost::json::object timings_json(const Usage& usage);
 // A float as JSON has to print it: the shortest decimal that reads back as the same float.
 boost::json::value float_json(float value);
 // {"total", "cached", "processed", "time_ms"}
