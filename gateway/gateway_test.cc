@@ -211,6 +211,28 @@ TEST_F(GatewayTest, OneTooManyGets429WhileTheQueuedGetCommentsAndAreServedLater)
   EXPECT_TRUE(queued.read_until("data: [DONE]"));
 }
 
+TEST_F(GatewayTest, ADeadlineMayStandInTheBodyOrInAHeaderAndTheShorterCounts) {
+  engine_->set_sequences(1);
+  start();
+  engine_->set_script({.endless = true, .per_token = milliseconds(5)});
+  RawClient active(port_);
+  active.request("POST", kChat, chat(R"(,"stream":true,"max_tokens":100000)"));
+  ASSERT_TRUE(active.read_until(kFirstPieces));
+  RawResponse late = post(kChat, chat(R"(,"timeout_ms":600000)"), "X-Timeout-Ms: 30\r\n");
+  EXPECT_EQ(late.status, 504);
+  EXPECT_EQ(json(late).at("error").at("code"), "deadline_exceeded");
+  EXPECT_EQ(post(kChat, chat(R"(,"timeout_ms":30)"), "X-Timeout-Ms: 600000\r\n").status, 504);
+  late = post("/v1/messages",
+              R"({"model":"m","max_tokens":5,"messages":[{"role":"user","content":"Hi"}],"timeout_ms":30})");
+  EXPECT_EQ(late.status, 504);
+  EXPECT_EQ(json(late).at("error").at("type"), "timeout_error");
+  EXPECT_EQ(metric(R"(strata_http_responses_total{code="504"})"), 3);
+  for (const char* header : {"X-Timeout-Ms: soon\r\n", "X-Timeout-Ms: 0\r\n"})
+    EXPECT_EQ(post(kChat, chat(), header).status, 400);
+  EXPECT_EQ(post(kChat, chat(R"(,"timeout_ms":0)")).status, 400);
+  EXPECT_EQ(post(kChat, chat(R"(,"priority":"high")")).status, 400);
+}
+
 TEST_F(GatewayTest, AClientThatDoesNotReadIsCutOff) {
   start();
   engine_->set_context(1'000'000);

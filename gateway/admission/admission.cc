@@ -30,7 +30,8 @@ void Admission::on(Submit submit) {
   }
   if (options_.requests_per_key != 0 && requests_of(submit.key) >= options_.requests_per_key)
     return submit.reply(Refused{too_many_of_key(options_.requests_per_key, kRetryAfterSeconds)});
-  waiting_.push_back({.ticket = submit.ticket, .key = submit.key, .reply = submit.reply});
+  waiting_.push_back({.place = {.ticket = submit.ticket, .key = submit.key, .priority = submit.priority},
+                      .reply = submit.reply});
   grant_what_fits();
   on(AskPosition{.ticket = submit.ticket});
   changed();
@@ -38,13 +39,13 @@ void Admission::on(Submit submit) {
 
 void Admission::on(Leave leave) {
   running_.erase(leave.ticket);
-  std::erase_if(waiting_, [&leave](const Waiting& waiting) { return waiting.ticket == leave.ticket; });
+  if (auto found = find_waiting(leave.ticket); found != waiting_.end()) waiting_.erase(found);
   grant_what_fits();
   changed();
 }
 
 void Admission::on(AskPosition ask) {
-  auto found = std::ranges::find(waiting_, ask.ticket, &Waiting::ticket);
+  auto found = find_waiting(ask.ticket);
   if (found == waiting_.end()) return;
   const std::vector<TicketId> tickets = order();
   const auto place = std::ranges::find(tickets, ask.ticket) - tickets.begin();
@@ -91,50 +92,38 @@ bool Admission::full() const { return waiting_.size() >= options_.queue_limit + 
 
 void Admission::grant_what_fits() {
   while (ready() && !waiting_.empty() && free_sequences() > 0) {
-    auto found = std::ranges::find(waiting_, order().front(), &Waiting::ticket);
+    auto found = find_waiting(in_line().pop(history_));
     Waiting next = std::move(*found);
     waiting_.erase(found);
-    running_[next.ticket] = {.key = next.key, .reply = next.reply};
-    last_grant_[next.key] = ++grants_;
+    running_[next.place.ticket] = {.key = next.place.key, .reply = next.reply};
     next.reply(Granted{engine_.info});
   }
 }
 
 uint32_t Admission::requests_of(const NamespaceId& key) const {
-  const auto waiting = std::ranges::count(waiting_, key, &Waiting::key);
+  const auto waiting = std::ranges::count(waiting_, key, [](const Waiting& one) { return one.place.key; });
   const auto running = std::ranges::count(running_, key, [](const auto& entry) { return entry.second.key; });
   return static_cast<uint32_t>(waiting + running);
 }
 
-// Those that wait, the next one first. In rounds: each key's oldest, then each key's second, and so on;
-// within a round first the key whose last grant is the longest ago. A grant moves its key to the end of the
-// round, so what this says stays true until somebody comes or leaves.
+// Those that wait, the next one first. What this says stays true until somebody
+// comes or leaves.
 std::vector<TicketId> Admission::order() const {
-  struct Place {
-    uint32_t round = 0;
-    uint64_t last_grant = 0;
-    std::size_t arrival = 0;  // of the key's oldest: for keys that never had a grant
-    TicketId ticket = 0;
-    auto operator<=>(const Place&) const = default;
-  };
-  struct Key {
-    uint32_t waiting = 0;
-    std::size_t arrival = 0;
-  };
-  std::map<NamespaceId, Key> keys;
-  std::vector<Place> places;
-  for (std::size_t i = 0; i < waiting_.size(); ++i) {
-    Key& key = keys.try_emplace(waiting_[i].key, Key{.arrival = i}).first->second;
-    auto granted = last_grant_.find(waiting_[i].key);
-    places.push_back({.round = key.waiting++,
-                      .last_grant = granted == last_grant_.end() ? 0 : granted->second,
-                      .arrival = key.arrival,
-                      .ticket = waiting_[i].ticket});
-  }
-  std::ranges::sort(places);
+  Line line = in_line();
+  TurnHistory history = history_;
   std::vector<TicketId> tickets;
-  for (const Place& place : places) tickets.push_back(place.ticket);
+  while (!line.empty()) tickets.push_back(line.pop(history));
   return tickets;
+}
+
+Line Admission::in_line() const {
+  std::vector<InLine> all;
+  for (const Waiting& waiting : waiting_) all.push_back(waiting.place);
+  return Line(all);
+}
+
+std::vector<Admission::Waiting>::iterator Admission::find_waiting(TicketId ticket) {
+  return std::ranges::find(waiting_, ticket, [](const Waiting& waiting) { return waiting.place.ticket; });
 }
 
 void Admission::changed() {

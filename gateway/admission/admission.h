@@ -1,8 +1,7 @@
 #pragma once
-// Who may use the engine's sequences, and who waits: a bounded queue (rules K4, H8). The keys that wait take
-// turns, and within a key it goes by arrival, so that nobody waits for all that somebody else has sent. A
-// ticket stands for one request from submit() to leave(). While the engine is away nobody new is admitted;
-// who holds a sequence keeps it.
+// Who may use the engine's sequences, and who waits: a bounded queue (rules K4, H8). Whose turn it is says
+// turns.h. A ticket stands for one request from submit() to leave(). While the engine is away nobody new is
+// admitted; who holds a sequence keeps it.
 
 #include <cstdint>
 #include <functional>
@@ -11,14 +10,13 @@
 #include <variant>
 #include <vector>
 
+#include "gateway/admission/turns.h"
 #include "gateway/api/api_error.h"
 #include "gateway/conversations/conversation_types.h"
 #include "gateway/engine/engine_client.h"
 #include "services/actor/actor.h"
 
 namespace strata::gateway {
-
-using TicketId = uint64_t;
 
 // What a ticket hears.
 struct Queued {
@@ -55,6 +53,7 @@ class Admission : public actor::Actor {
   struct Submit {
     TicketId ticket = 0;
     NamespaceId key = {};  // whose request it is; all the same where no keys are wanted
+    int32_t priority = 0;  // lower comes earlier
     bool no_wait = false;  // refuse rather than wait for an engine that is not there
     Reply reply = {};
   };
@@ -84,8 +83,7 @@ class Admission : public actor::Actor {
 
  private:
   struct Waiting {
-    TicketId ticket = 0;
-    NamespaceId key = {};
+    InLine place = {};
     Reply reply = {};
   };
   struct Running {
@@ -99,6 +97,8 @@ class Admission : public actor::Actor {
   bool full() const;
   uint32_t requests_of(const NamespaceId& key) const;
   std::vector<TicketId> order() const;
+  Line in_line() const;
+  std::vector<Waiting>::iterator find_waiting(TicketId ticket);
   void grant_what_fits();
   void changed();
 
@@ -109,9 +109,7 @@ class Admission : public actor::Actor {
   bool ever_ready_ = false;
   bool draining_ = false;
   std::vector<Waiting> waiting_;  // in order of arrival
-  // When each key was granted a sequence last, counted in grants. As many entries as there are keys.
-  std::map<NamespaceId, uint64_t> last_grant_;
-  uint64_t grants_ = 0;
+  TurnHistory history_;
   std::map<TicketId, Running> running_;
 };
 

@@ -25,6 +25,9 @@ class AdmissionTest : public ::testing::Test {
   void submit_of(const char* key, TicketId ticket) {
     send(Admission::Submit{.ticket = ticket, .key = key_namespace(key), .reply = reply_to(ticket)});
   }
+  void submit_with(int32_t priority, TicketId ticket) {
+    send(Admission::Submit{.ticket = ticket, .priority = priority, .reply = reply_to(ticket)});
+  }
   Admission::Reply reply_to(TicketId ticket) {
     return [this, ticket](AdmissionNews news) {
       if (std::holds_alternative<Granted>(news)) granted_.push_back(ticket);
@@ -104,6 +107,34 @@ TEST_F(AdmissionTest, WhoeverIsToldAPlaceIsServedInThatPlace) {
   std::vector<TicketId> told{0};
   for (const auto& [place, ticket] : places) told.push_back(ticket);
   EXPECT_EQ(run_all(), told);
+}
+
+// Rule K1.
+TEST_F(AdmissionTest, AChatGoesAheadOfWorkInTheBackgroundThatWaitsAlready) {
+  start({.sequences = 1, .queue_limit = 16});
+  engine_ready(1);
+  submit(1);
+  for (TicketId ticket : {11, 12}) submit_with(10, ticket);
+  submit(2);
+  submit_with(-10, 3);
+  EXPECT_EQ(position(3), 1u);
+  EXPECT_EQ(position(2), 2u);
+  EXPECT_EQ(position(11), 3u);
+  EXPECT_EQ(position(12), 4u);
+  EXPECT_THAT(run_all(), ::testing::ElementsAre(1, 3, 2, 11, 12));
+}
+
+TEST_F(AdmissionTest, WhatWasPassedOftenEnoughHasItsTurnAndKnowsIt) {
+  start({.sequences = 1, .queue_limit = 64});
+  engine_ready(1);
+  submit(1);
+  submit_with(10, 100);
+  for (TicketId ticket = 2; ticket <= 20; ++ticket) submit(ticket);
+  EXPECT_EQ(position(100), kPassesMax + 1);
+  send(Admission::Leave{.ticket = 1});
+  EXPECT_EQ(position(100), kPassesMax);
+  const std::vector<TicketId> order = run_all();
+  EXPECT_EQ(order[kPassesMax + 1], 100u);
 }
 
 TEST_F(AdmissionTest, AKeyThatComesBackDoesNotGetAheadOfThoseThatWaitedMeanwhile) {

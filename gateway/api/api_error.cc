@@ -71,6 +71,14 @@ ApiError no_free_slot() {
           .retry_after_s = 1};
 }
 
+ApiError deadline_passed(int64_t timeout_ms) {
+  return {
+      .status = 504,
+      .type = "server_error",
+      .message = fmt::format("the answer had not begun within the {} ms that the request allows", timeout_ms),
+      .code = "deadline_exceeded"};
+}
+
 ApiError engine_failed(std::string message) {
   return {.status = 500, .type = "server_error", .message = std::move(message), .code = "engine_error"};
 }
@@ -100,6 +108,8 @@ std::string_view anthropic_type(const ApiError& error) {
       return "rate_limit_error";
     case 503:
       return "overloaded_error";
+    case 504:
+      return "timeout_error";
     default:
       return error.status >= 500 ? "api_error" : "invalid_request_error";
   }

@@ -33,6 +33,8 @@ ApiError model_loading(double progress);
 ApiError engine_away();
 ApiError waited_too_long();
 ApiError no_free_slot();
+// Its own time is over and nothing of the answer is there.
+ApiError deadline_passed(int64_t timeout_ms);
 ApiError engine_failed(std::string message);
 ApiError shutting_down();
 

@@ -222,6 +222,7 @@ ApiResult<ChatRequest> parse_messages_request(const boost::json::object& body, u
   CommonFields& common = request.common;
   common.model = fields.string("model").value_or("");
   common.stream = fields.boolean("stream").value_or(false);
+  common.schedule = read_schedule_fields(fields);
   common.sampling = read_sampling_fields(fields, vocab);
   common.stop = read_stop_strings(fields, "stop_sequences", kStopSequencesMax);
   if (auto cap = fields.integer("max_tokens", 1, std::numeric_limits<int32_t>::max())) {

@@ -114,6 +114,28 @@ std::vector<std::string> read_stop_strings(FieldReader& fields, std::string_view
   return stops;
 }
 
+ScheduleFields read_schedule_fields(FieldReader& fields) {
+  ScheduleFields schedule;
+  schedule.priority =
+      static_cast<int32_t>(fields.integer("priority", -kPriorityMax, kPriorityMax).value_or(0));
+  if (auto timeout = fields.integer("timeout_ms", 1, kTimeoutMsMax))
+    schedule.timeout = std::chrono::milliseconds(*timeout);
+  return schedule;
+}
+
+ApiResult<std::optional<std::chrono::milliseconds>> read_timeout_header(const std::string* text) {
+  if (text == nullptr) return std::nullopt;
+  int64_t value = 0;
+  const char* end = text->data() + text->size();
+  const auto parsed = std::from_chars(text->data(), end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end || value < 1 || value > kTimeoutMsMax) {
+    return tl::unexpected(
+        invalid_request(fmt::format("the header X-Timeout-Ms must be a whole number from 1 to {}, got {}",
+                                    kTimeoutMsMax, snippet(*text))));
+  }
+  return std::chrono::milliseconds(value);
+}
+
 SamplingFields read_sampling_fields(FieldReader& fields, uint32_t vocab) {
   SamplingFields sampling;
   sampling.temperature = narrow(fields.number("temperature", {.min = 0, .max = 2}));
@@ -147,6 +169,7 @@ CommonFields read_common_fields(FieldReader& fields, uint32_t vocab) {
   }
   common.return_reuse = fields.boolean("return_reuse").value_or(false);
   common.n = static_cast<uint32_t>(fields.integer("n", 1, kChoicesMax).value_or(1));
+  common.schedule = read_schedule_fields(fields);
   common.sampling = read_sampling_fields(fields, vocab);
   common.stop = read_stop_strings(fields, "stop", kStopStringsMax);
   auto max_completion_tokens = read_cap(fields, "max_completion_tokens");

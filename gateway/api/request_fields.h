@@ -4,6 +4,7 @@
 // compares.
 
 #include <boost/json/object.hpp>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,6 +25,15 @@ struct SamplingFields {
   std::vector<std::pair<int32_t, float>> logit_bias;
 };
 
+// When a request is served, and how long it may take.
+struct ScheduleFields {
+  int32_t priority = 0;                              // lower comes earlier, as in vLLM
+  std::optional<std::chrono::milliseconds> timeout;  // not set: none but the server's
+};
+
+inline constexpr int32_t kPriorityMax = 1000;             // either way
+inline constexpr int64_t kTimeoutMsMax = 7 * 86'400'000;  // a week
+
 inline constexpr uint32_t kChoicesMax = 128;  // of one request, those included that best_of drops
 inline constexpr uint32_t kBestOfMax = 20;
 
@@ -33,6 +43,7 @@ struct CommonFields {
   bool stream = false;
   bool include_usage = false;
   bool return_reuse = false;
+  ScheduleFields schedule;
   SamplingFields sampling;
   std::vector<std::string> stop;
   std::optional<uint32_t> max_tokens;  // not set: what the context leaves
@@ -44,8 +55,12 @@ struct CommonFields {
 CommonFields read_common_fields(FieldReader& fields, uint32_t vocab);
 
 // Parts of it, for dialects in which the rest has another form.
+ScheduleFields read_schedule_fields(FieldReader& fields);
 SamplingFields read_sampling_fields(FieldReader& fields, uint32_t vocab);
 // A string or an array of strings; count_max: how many.
 std::vector<std::string> read_stop_strings(FieldReader& fields, std::string_view name, uint32_t count_max);
+
+// The header X-Timeout-Ms; nullptr: it was not sent.
+ApiResult<std::optional<std::chrono::milliseconds>> read_timeout_header(const std::string* text);
 
 }  // namespace strata::gateway

@@ -456,6 +456,22 @@ TEST(CompletionRequestTest, RefusesWhatItCannotDoByName) {
 
 // Rule B27: every field that the parsers look at stands in the documentation, so that none is silently
 // without effect.
+TEST(RequestFieldsTest, TheHeaderOfTheTimeout) {
+  EXPECT_EQ(read_timeout_header(nullptr).value(), std::nullopt);
+  const std::string good[] = {"1", "30000", "604800000"};
+  for (const std::string& text : good) {
+    auto read = read_timeout_header(&text);
+    ASSERT_TRUE(read) << text;
+    EXPECT_EQ(*read, std::chrono::milliseconds(std::stoll(text)));
+  }
+  const std::string bad[] = {"", "0", "-1", "1.5", "5s", " 5", "604800001", "99999999999999999999"};
+  for (const std::string& text : bad) {
+    auto read = read_timeout_header(&text);
+    ASSERT_FALSE(read) << text;
+    EXPECT_EQ(read.error().status, 400u);
+  }
+}
+
 TEST(RequestFieldsTest, EveryFieldIsInTheDocumentation) {
   std::ifstream in(STRATA_SOURCE_DIR "/docs/api.md");
   std::ostringstream text;
@@ -482,6 +498,8 @@ TEST(RequestFieldsTest, EveryFieldIsInTheDocumentation) {
                             "logprobs",
                             "top_logprobs",
                             "n",
+                            "priority",
+                            "timeout_ms",
                             "tools",
                             "tool_choice",
                             "parallel_tool_calls",

@@ -118,6 +118,7 @@ void read_generation(FieldReader& fields, ResponseRequest& request, uint32_t voc
   common.model = fields.string("model").value_or("");
   common.stream = fields.boolean("stream").value_or(false);
   common.return_reuse = fields.boolean("return_reuse").value_or(false);
+  common.schedule = read_schedule_fields(fields);
   common.sampling = read_sampling_fields(fields, vocab);
   if (auto cap = fields.integer("max_output_tokens", 1, std::numeric_limits<int32_t>::max()))
     common.max_tokens = static_cast<uint32_t>(*cap);

@@ -25,7 +25,8 @@ enum class AnswerEnd {
   kStopString,
   kLength,
   kLoopGuard,
-  kOneCall,  // the only call that was allowed is complete
+  kDeadline,  // the request's time is over
+  kOneCall,   // the only call that was allowed is complete
 };
 
 // How calls in an answer are treated.

@@ -53,6 +53,10 @@ ChoiceEnd how_it_ended(AnswerEnd end, const Answer& answer) {
     case AnswerEnd::kLength:
       out = {.finish = {.reason = Finish::Reason::kLength}, .cause = FinishCause::kLength};
       break;
+    case AnswerEnd::kDeadline:
+      out = {.finish = {.reason = Finish::Reason::kLength, .detail = "deadline"},
+             .cause = FinishCause::kLength};
+      break;
     case AnswerEnd::kLoopGuard:
       out = {.finish = {.detail = "loop_guard"}, .cause = FinishCause::kLoopGuard};
       break;
@@ -88,11 +92,13 @@ void Generation::on(Start) {
   });
   tell(environment_.admission, Admission::Submit{.ticket = ticket_,
                                                  .key = job_.name_space,
+                                                 .priority = job_.priority,
                                                  .no_wait = job_.no_wait,
                                                  .reply = [weak](AdmissionNews news) {
                                                    if (auto alive = weak.lock()) tell(alive, std::move(news));
                                                  }});
   wait_for_engine(environment_.limits.loading_wait);
+  if (job_.timeout) tell_after(self(), *job_.timeout, Deadline{});
 }
 
 // ---- what the admission says
@@ -164,6 +170,7 @@ void Generation::begin_choice() {
     show(pieces);
   }
   if (closed_) return;  // the client was slow to read and has been left
+  if (past_deadline_) return finish_choice(AnswerEnd::kDeadline);
   search();
 }
 
@@ -249,6 +256,20 @@ void Generation::on(SubmitAgain) {
   search();
 }
 
+// What is there is given; the choices that have not begun are empty.
+void Generation::on(Deadline) {
+  if (closed_ || keeping_) return;
+  if (choice_ == 0 && phase() != Phase::kDecode)
+    return fail(deadline_passed(job_.timeout->count()), Outcome::kTimeout);
+  past_deadline_ = true;
+  if (!choice_done_) finish_choice(AnswerEnd::kDeadline);
+}
+
+void Generation::next_choice() {
+  ++choice_;
+  begin_choice();
+}
+
 void Generation::on(EngineSaid said) {
   if (said.attempt != attempt_ || call_ == nullptr) {
     environment_.probe->protocol_fault(ProtocolFault::kStaleEvent);
@@ -313,8 +334,7 @@ void Generation::handle(const EngineEnded& ended) {
   if (closed_) return release();
   if (keeping_) return;
   if (choice_done_) {
-    ++choice_;
-    return begin_choice();
+    return next_choice();
   }
   switch (ended.status.code()) {
     case Code::kUnavailable:
@@ -414,13 +434,13 @@ void Generation::finish_choice(AnswerEnd end) {
   if (closed_) return;
 
   auto [finish, cause] = how_it_ended(end, *answer_);
-  if (job_.return_reuse) finish.reuse = reuse_->to_json();
+  if (job_.return_reuse && reuse_) finish.reuse = reuse_->to_json();
   count_choice(cause);
   done_usage_ = usage();
   clock_.choice_ends(this->executor().now());
   done_usage_.timings = clock_.timings();
   if (choice_ + 1 == choices_.size()) finish.request = done_usage_;
-  if (first_of_prompt()) {
+  if (first_of_prompt() && reuse_) {  // else the engine never began
     if (!reuse_header_.empty()) reuse_header_ += ", ";
     reuse_header_ += reuse_->header_text();
   }
@@ -429,8 +449,10 @@ void Generation::finish_choice(AnswerEnd end) {
   if (closed_) return;
   if (choice_ + 1 == choices_.size()) {
     complete();
-  } else {
+  } else if (call_ != nullptr) {
     end_call();  // the next choice begins when this call is over
+  } else {
+    next_choice();
   }
 }
 
@@ -496,7 +518,7 @@ void Generation::say_end() {
     exchange_->respond({.body = job_.format->whole(choices_, done_usage_), .headers = job_.response_headers});
   }
   environment_.probe->request_seconds.Observe(seconds(this->executor().now() - arrived_));
-  close(Outcome::kOk);
+  close(past_deadline_ ? Outcome::kTimeout : Outcome::kOk);
 }
 
 void Generation::fail(ApiError error, Outcome outcome) {

@@ -90,6 +90,8 @@ class Generation : public actor::Actor {
     uint64_t wait = 0;
   };
   struct SubmitAgain {};
+  // The request's own time is over.
+  struct Deadline {};
   // The keeper has done what it could.
   struct Kept {
     Status status;
@@ -112,6 +114,7 @@ class Generation : public actor::Actor {
   void on(KeepAlive);
   void on(GiveUpWaiting give_up);
   void on(SubmitAgain);
+  void on(Deadline);
   void on(const Kept& kept);
   void on(Stop);
 
@@ -136,6 +139,7 @@ class Generation : public actor::Actor {
 
   void begin_stream();
   void begin_choice();
+  void next_choice();
   void search();
   void submit(const PrefixMatch& match);
   Sampling sampling() const;
@@ -170,6 +174,7 @@ class Generation : public actor::Actor {
   bool closed_ = false;  // the client has all it will get, or is gone
   Time arrived_, last_write_;
   RequestClock clock_;
+  bool past_deadline_ = false;
   std::optional<Time> gone_at_;
   EngineInfo engine_info_;
   bool keeping_ = false;              // all has been said, and waits to be stored

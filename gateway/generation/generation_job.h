@@ -1,6 +1,7 @@
 #pragma once
 // A request that has been read, checked and turned into tokens: everything that generating its answer needs.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -45,6 +46,8 @@ struct GenerationJob {
   std::optional<uint32_t> max_tokens = {};            // not set: what the context leaves
   std::vector<std::string> stop = {};
   CallOptions calls = {};
+  int32_t priority = 0;                                   // lower comes earlier
+  std::optional<std::chrono::milliseconds> timeout = {};  // from the start to the last byte
   bool stream = false;
   bool return_progress = false;
   bool return_reuse = false;

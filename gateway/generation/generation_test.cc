@@ -1,172 +1,14 @@
 // One request from admission to its last byte, on virtual time: the engine is a script, the client is a
 // buffer.
 
-#include "gateway/generation/generation.h"
-
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <boost/json/parse.hpp>
-#include <map>
-
-#include "gateway/generation/test_tokenizer.h"
-#include "gateway/testing/scripted_feed.h"
-#include "services/actor/actor_system.h"
+#include "gateway/testing/generation_fixture.h"
 
 namespace strata::gateway {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::ScriptedFeed;
-
-// Keeps the calls; the test says what the engine says.
-class ScriptedEngine : public EngineClient {
- public:
-  struct Call : EngineCall {
-    void cancel() override { cancelled = true; }
-    GenerateCall request;
-    std::function<void(EngineEvent)> say;
-    bool cancelled = false;
-  };
-
-  void poll(std::function<void(EngineState)>) override {}
-  std::shared_ptr<EngineCall> generate(GenerateCall request,
-                                       std::function<void(EngineEvent)> on_event) override {
-    auto call = std::make_shared<Call>();
-    call->request = std::move(request);
-    call->say = std::move(on_event);
-    calls.push_back(call);
-    return call;
-  }
-  std::vector<std::shared_ptr<Call>> calls;
-};
-
-class GenerationTest : public ::testing::Test {
- protected:
-  GenerationTest() : probe_(metrics_), conversations_(metrics_), executor_(world_.make_executor()) {
-    index_ = std::make_shared<ConversationIndex>(executor_, PrefixIndexOptions{.reuse_tokens_min = 2},
-                                                 ConversationIndex::Feeds{&engine_feed_, &store_feed_},
-                                                 conversations_, probe_);
-    admission_ = std::make_shared<Admission>(
-        executor_, AdmissionOptions{.sequences = 1, .queue_limit = 2},
-        [this](const AdmissionView& view) { view_ = view; }, [] {});
-    engine_ready();
-  }
-
-  void engine_ready(uint32_t context = 1000) {
-    EngineState state{.phase = EngineState::Phase::kReady};
-    state.info.context_tokens = context;
-    state.info.sequences_max = 1;
-    tell(admission_, std::move(state));
-    world_.deliver_all();
-  }
-
-  GenerationJob job(bool stream) {
-    GenerationJob job{.sampling = {.seed = 42}, .max_tokens = 50, .stream = stream};
-    job.prompts.push_back({.tokens = {1, 2, 3, 4}});
-    job.format =
-        make_chat_format({.id = "chatcmpl-1", .created = 1, .model = "demo", .fingerprint = "fp"}, {});
-    return job;
-  }
-
-  struct Running {
-    std::shared_ptr<Exchange> exchange;
-    std::shared_ptr<Generation> generation;
-    bool over = false;
-    std::string received;
-
-    const std::string& read() { return received += exchange->take_buffer(SIZE_MAX); }
-    // The joined content of the chunks received.
-    std::string content() {
-      std::string text;
-      for (const auto& chunk : chunks()) {
-        if (chunk.as_object().contains("error") || chunk.at("choices").as_array().empty()) continue;
-        const auto& delta = chunk.at("choices").at(0).at("delta").as_object();
-        if (delta.contains("content")) text += std::string_view(delta.at("content").as_string());
-      }
-      return text;
-    }
-    std::vector<boost::json::value> chunks() {
-      std::vector<boost::json::value> out;
-      const std::string& text = read();
-      for (std::size_t at = text.find("data: {"); at != std::string::npos;
-           at = text.find("data: {", at + 1)) {
-        out.push_back(boost::json::parse(text.substr(at + 6, text.find("\n\n", at) - at - 6)));
-      }
-      return out;
-    }
-  };
-
-  Running& start(GenerationJob job) {
-    auto running = std::make_unique<Running>();
-    Running* raw = running.get();
-    runs_.push_back(std::move(running));
-    HttpRequest request{.method = "POST"};
-    request.id = fmt::format("r{}", runs_.size());
-    raw->exchange = std::make_shared<Exchange>(std::move(request), [] {});
-    GenerationEnvironment environment{.tokenizer = &test_tokenizer(),
-                                      .engine = &engine_,
-                                      .probe = &probe_,
-                                      .conversations = &conversations_,
-                                      .admission = admission_,
-                                      .index = index_,
-                                      .limits = {.keepalive = seconds(5), .backlog_bytes_max = 16 * 1024},
-                                      .reuse = reuse_};
-    raw->generation = std::make_shared<Generation>(executor_, runs_.size(), environment, raw->exchange,
-                                                   std::move(job), [raw](TicketId) { raw->over = true; });
-    tell(raw->generation, Generation::Start{});
-    world_.deliver_all();
-    return *raw;
-  }
-
-  ScriptedEngine::Call& call() { return *engine_.calls.back(); }
-  void say(EngineEvent event) {
-    call().say(std::move(event));
-    world_.deliver_all();
-  }
-  // The engine generates the text from token `first` on.
-  void generate(std::string_view text) {
-    auto& request = call().request;
-    auto index = static_cast<uint32_t>(request.generated_tokens.size() + said_[&call()]);
-    for (int32_t id : test_tokenizer().encode_trusted(text)) {
-      say(GeneratedToken{.id = id, .index = index++, .logprob = -0.1f});
-      ++said_[&call()];
-    }
-  }
-  void end(Status status = {}) { say(EngineEnded{std::move(status)}); }
-  void finish(EngineFinished::Reason reason = EngineFinished::Reason::kEndToken) {
-    say(EngineFinished{.reason = reason, .prompt_tokens_reused = 1});
-    end();
-  }
-  // Of the samples with this label, or of all.
-  double count(const std::string& name, const std::string& label = "") {
-    double sum = 0;
-    for (const auto& family : metrics_.collect()) {
-      if (family.name != name) continue;
-      for (const auto& metric : family.metric) {
-        const bool here =
-            std::ranges::any_of(metric.label, [&](const auto& given) { return given.value == label; });
-        if (label.empty() || here) sum += metric.counter.value;
-      }
-    }
-    return sum;
-  }
-
-  actor::VirtualWorld world_;
-  obs::Metrics metrics_{{}};
-  GatewayProbe probe_;
-  ConversationProbe conversations_;
-  ScriptedFeed engine_feed_, store_feed_;
-  std::shared_ptr<ConversationIndex> index_;
-  ReuseOptions reuse_;
-  std::shared_ptr<actor::Executor> executor_;
-  ScriptedEngine engine_;
-  std::shared_ptr<Admission> admission_;
-  AdmissionView view_;
-  std::vector<std::unique_ptr<Running>> runs_;
-  std::map<ScriptedEngine::Call*, std::size_t> said_;
-};
+using testing::GenerationTest;
 
 TEST_F(GenerationTest, AWholeAnswerHasTextFinishAndUsage) {
   Running& run = start(job(false));
@@ -190,42 +32,6 @@ TEST_F(GenerationTest, AWholeAnswerHasTextFinishAndUsage) {
   EXPECT_EQ(
       count("strata_prompt_tokens_total", "computed") + count("strata_prompt_tokens_total", "reused_live"),
       4);
-}
-
-TEST_F(GenerationTest, TimingsAreInTheWholeAnswerAndInTheLastChunkOfAStream) {
-  const auto answer = [this](bool stream, bool include_usage) -> Running& {
-    GenerationJob request = job(stream);
-    request.format = make_chat_format({.id = "chatcmpl-1"}, {.include_usage = include_usage});
-    Running& first = start(job(false));  // holds the sequence
-    Running& run = start(std::move(request));
-    world_.advance(milliseconds(30));
-    finish();
-    EXPECT_TRUE(first.over);
-    world_.advance(milliseconds(200));
-    say(GeneratedToken{.id = 7, .index = 0});
-    world_.advance(milliseconds(50));
-    say(GeneratedToken{.id = 8, .index = 1});
-    finish();
-    return run;
-  };
-  const auto check = [](const boost::json::value& timings) {
-    EXPECT_EQ(timings.at("queue_ms"), 30);
-    EXPECT_EQ(timings.at("cache_n"), 1);
-    EXPECT_EQ(timings.at("prompt_n"), 3);
-    EXPECT_EQ(timings.at("prompt_ms"), 200);
-    EXPECT_EQ(timings.at("predicted_n"), 2);
-    EXPECT_EQ(timings.at("predicted_ms"), 50);
-    EXPECT_EQ(timings.at("predicted_per_second"), 40);
-  };
-  const std::string text = answer(false, false).read();
-  check(boost::json::parse(text.substr(text.find("\r\n\r\n") + 4)).at("timings"));
-  for (bool include_usage : {false, true}) {
-    const auto chunks = answer(true, include_usage).chunks();
-    check(chunks.back().at("timings"));
-    EXPECT_EQ(chunks.back().as_object().contains("usage"), include_usage);
-    for (std::size_t i = 0; i + 1 < chunks.size(); ++i)
-      EXPECT_FALSE(chunks[i].as_object().contains("timings"));
-  }
 }
 
 TEST_F(GenerationTest, TheEngineIsToldWhatTheAnswerIsHeldTo) {

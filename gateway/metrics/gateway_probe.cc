@@ -16,7 +16,8 @@ constexpr FinishCause kCauses[] = {
     FinishCause::kCancelled, FinishCause::kLoopGuard,  FinishCause::kEndedInThinking, FinishCause::kError};
 constexpr Phase kPhases[] = {Phase::kQueued, Phase::kPrefill, Phase::kDecode};
 // Every status that the gateway answers with.
-constexpr uint32_t kStatuses[] = {200, 204, 400, 401, 403, 404, 405, 408, 413, 415, 429, 431, 500, 501, 503};
+constexpr uint32_t kStatuses[] = {200, 204, 400, 401, 403, 404, 405, 408,
+                                  413, 415, 429, 431, 500, 501, 503, 504};
 
 }  // namespace
 

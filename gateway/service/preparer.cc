@@ -310,6 +310,8 @@ GenerationJob Preparer::make_job(Endpoint endpoint, const HttpRequest& request, 
   job.answers = job.choices = common.n;
   job.max_tokens = common.max_tokens;
   job.stop = std::move(common.stop);
+  job.priority = common.schedule.priority;
+  job.timeout = common.schedule.timeout;
   job.stream = common.stream;
   job.return_reuse = common.return_reuse;
   const std::string* no_wait = request.header("x-no-wait");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gateway/api/request_fields.h"
 #include "gateway/openapi/document.h"
 #include "services/obs/log.h"
 
@@ -26,6 +27,17 @@ ApiResult<GenerationJob> make_job(const Preparer& preparer, Endpoint endpoint, c
       break;  // in two steps: see service_responses.cc
   }
   return tl::unexpected(ApiError{.status = 500, .type = "server_error", .message = "unknown endpoint"});
+}
+
+// The header is for whoever cannot change the body, a proxy: it shortens what the body allows.
+void limit_time(ApiResult<GenerationJob>& job, const HttpRequest& request) {
+  if (!job) return;
+  auto timeout = read_timeout_header(request.header("x-timeout-ms"));
+  if (!timeout) {
+    job = tl::unexpected(std::move(timeout).error());
+  } else if (*timeout) {
+    job->timeout = std::min(job->timeout.value_or(**timeout), **timeout);
+  }
 }
 
 }  // namespace
@@ -160,6 +172,7 @@ void Service::prepare(std::shared_ptr<Exchange> exchange, Endpoint endpoint) {
 
 void Service::on(Prepared prepared) {
   --preparing_;
+  limit_time(*prepared.job, prepared.exchange->request());
   Exchange& exchange = *prepared.exchange;
   if (!*prepared.job) return refuse(exchange, prepared.endpoint, prepared.job->error(), Outcome::kBadRequest);
   GenerationJob& job = **prepared.job;
