@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <thread>
 
-#include "services/cli/bench_grammar.h"
 #include "services/cli/cluster_client.h"
 #include "services/cli/metric_totals.h"
+#include "services/grammar/bench_grammar.h"
 
 namespace strata::cli {
 
@@ -45,7 +45,7 @@ class Bench {
     TRY_OK(warm_up());
     for (const uint32_t clients : o_.clients) {
       TRY_OK(decode(clients, ""));
-      if (o_.constrained) TRY_OK(decode(clients, kBenchGrammar));
+      if (o_.constrained) TRY_OK(decode(clients, grammar::kBenchGrammar));
     }
     for (const uint32_t tokens : o_.prompts) TRY_OK(prefill(tokens));
     return memory();

@@ -15,8 +15,8 @@
 #include <random>
 #include <set>
 
-#include "services/cli/bench_grammar.h"
 #include "services/gguf/file_builder.h"
+#include "services/grammar/bench_grammar.h"
 #include "services/grammar/grammar.h"
 #include "services/grammar/json_schema.h"
 #include "services/grammar/matcher.h"
@@ -238,8 +238,8 @@ void run() {
   measure("tools, required", vocabulary, rules_of_tools(tools, {.choice = ToolChoice::kRequired})->rules);
   measure("tools, parameters", vocabulary,
           rules_of_tools(tools, {.format = ToolFormat::kParameters, .choice = ToolChoice::kRequired})->rules);
-  measure("strata bench", vocabulary, cli::kBenchGrammar);
-  measure("strata bench, its model", vocabulary_of_synthetic_models(), cli::kBenchGrammar);
+  measure("strata bench", vocabulary, kBenchGrammar);
+  measure("strata bench, its model", vocabulary_of_synthetic_models(), kBenchGrammar);
 }
 
 }  // namespace

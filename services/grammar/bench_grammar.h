@@ -1,7 +1,7 @@
 #pragma once
 // What `strata bench --constrained` holds answers to; grammar_bench measures its masks without an engine.
 
-namespace strata::cli {
+namespace strata::grammar {
 
 // JSON records without an end, so that every answer is as long as it should be. Strings are short: a made-up
 // model would never leave one by itself.
@@ -14,4 +14,4 @@ string ::= "\"" character{0,40} "\""
 character ::= [^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})
 )gbnf";
 
-}  // namespace strata::cli
+}  // namespace strata::grammar
