@@ -169,6 +169,11 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
       if (script.fails_after > 0 && index == script.fails_after) {
         return grpc::Status(grpc::StatusCode::INTERNAL, "the window failed");
       }
+      if (script.quiet_after > 0 && index == script.quiet_after) {
+        // Many may be waiting like this at a time.
+        while (!context.IsCancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        return given_up;
+      }
       sequence.read = sequence.tokens.size();  // the token before
       sequence.tokens.push_back(text[index % text.size()]);
       event.mutable_token()->set_id(sequence.tokens.back());

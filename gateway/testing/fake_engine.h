@@ -19,6 +19,7 @@ struct Script {
   std::chrono::milliseconds per_token{0};
   bool end_token_read = false;  // it was in the window that it ended (a draft was right)
   uint32_t fails_after = 0;     // tokens of an answer; 0: it does not
+  uint32_t quiet_after = 0;     // tokens of an answer; then nothing comes until the call is given up; 0: never
   std::string refuses = {};     // not empty: the constraint is refused with this message
 };
 
