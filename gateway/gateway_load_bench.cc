@@ -148,8 +148,8 @@ std::string report(const Options& options, uint32_t idle, const Measured& measur
       measured.quantile(0.5), measured.quantile(0.99), measured.milliseconds.back(), rss.front(),
       rss[rss.size() / 2], rss.back());
   return fmt::format(
-      R"({{"idle":{},"answers":{},"per_second":{:.2f},"failures":{},"p50_ms":{:.3f},"p99_ms":{:.3f},"max_ms":{:.3f},"rss_mib_first":{:.2f},)"
-      R"("rss_mib_half":{:.2f},"rss_mib_last":{:.2f}}})",
+      R"({{"idle":{},"answers":{},"per_second":{:.2f},"failures":{},"p50_ms":{:.3f},"p99_ms":{:.3f},"max_ms":{:.3f},)"
+      R"("rss_mib_first":{:.2f},"rss_mib_half":{:.2f},"rss_mib_last":{:.2f}}})",
       idle, measured.milliseconds.size(),
       static_cast<double>(measured.milliseconds.size()) / measured.seconds, measured.failures,
       measured.quantile(0.5), measured.quantile(0.99), measured.milliseconds.back(), rss.front(),
