@@ -14,7 +14,7 @@ namespace {
 // Several blocks of that size are on a multiprocessor at once, so many by their registers.
 constexpr uint32_t kSharedBytes = 45 * 1024;
 constexpr uint32_t kBlocksAtOnce = 5;
-constexpr uint32_t kSharedBytesOfAll = 227 * 1024, kSharedBytesReserved = 1024;  // of an H200; of a block
+constexpr uint32_t kSharedBytesReserved = 1024;  // of each block, by the GPU
 constexpr uint32_t kRowsMax = 64;
 
 uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
@@ -62,7 +62,7 @@ RowsPlan plan_rows(const ProductLaunch& args, uint32_t block_units, uint32_t blo
     other.rows = rows;
     const uint32_t tiles = count_tiles(source, other) * args.groups_max;
     const uint32_t at_once =
-        std::min(kBlocksAtOnce, kSharedBytesOfAll / (rows * row_bytes + x_bytes + kSharedBytesReserved));
+        std::min(kBlocksAtOnce, block_shared_bytes() / (rows * row_bytes + x_bytes + kSharedBytesReserved));
     const auto rounds = static_cast<float>(rows / plan.slots);
     const float time = static_cast<float>(ceil_div(tiles, multiprocessors())) * (rounds + 1.5f) +
                        2.0f * (rounds + 2.0f) + (tiles > multiprocessors() * at_once ? 4.0f : 0.0f);
