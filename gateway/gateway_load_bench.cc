@@ -173,6 +173,7 @@ int run(const Options& options) {
 
   testing::FakeEngine engine(run_dir);
   engine.set_sequences(options.idle + 2 * options.clients);
+  engine.keep_at_most(kSequencesMax + kCheckpointsMax);  // as a real one
   engine.set_script({.quiet_after = 1});
   engine.start();
   for (int tries = 0;; ++tries) {

@@ -31,6 +31,10 @@ constexpr milliseconds kSubmitAgainDelay{50};
 // a while.
 constexpr uint32_t kBusyRetriesMax = 200;
 
+// A timer keeps the memory of its request until it is due, long after the answer: at 200 answers a second,
+// ten minutes of waiting would be 300 MB. So a long wait is a row of short ones.
+constexpr milliseconds kLookIntervalMax{2000};
+
 double seconds(actor::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 struct ChoiceEnd {
@@ -98,7 +102,8 @@ void Generation::on(Start) {
                                                    if (auto alive = weak.lock()) tell(alive, std::move(news));
                                                  }});
   wait_for_engine(environment_.limits.loading_wait);
-  if (job_.timeout) tell_after(self(), *job_.timeout, Deadline{});
+  if (job_.timeout) deadline_ = arrived_ + *job_.timeout;
+  look_at_clock_later();
 }
 
 // ---- what the admission says
@@ -116,7 +121,7 @@ void Generation::hear(const Queued& queued) {
 
 void Generation::hear(const Granted& granted) {
   granted_ = true;
-  ++wait_;
+  give_up_at_.reset();
   engine_info_ = granted.engine;
   const Time now = this->executor().now();
   clock_.granted(now);
@@ -136,13 +141,30 @@ void Generation::hear(const EngineBack& back) {
   tell_after(self(), kSubmitAgainDelay, SubmitAgain{});
 }
 
-void Generation::on(GiveUpWaiting give_up) {
-  if (closed_ || give_up.wait != wait_) return;
-  fail(granted_ ? engine_away() : waited_too_long(), Outcome::kTimeout);
+void Generation::wait_for_engine(milliseconds limit) {
+  give_up_at_ = this->executor().now() + limit;
+  look_at_clock_later();
 }
 
-void Generation::wait_for_engine(milliseconds limit) {
-  tell_after(self(), limit, GiveUpWaiting{.wait = ++wait_});
+void Generation::look_at_clock_later() {
+  if (!give_up_at_ && !deadline_) return;
+  const Time now = this->executor().now();
+  const Time due =
+      std::min({give_up_at_.value_or(Time::max()), deadline_.value_or(Time::max()), now + kLookIntervalMax});
+  if (next_look_ && *next_look_ <= due) return;
+  next_look_ = due;
+  tell_after(self(), due - now, LookAtClock{});
+}
+
+void Generation::on(LookAtClock) {
+  const Time now = this->executor().now();
+  if (closed_ || !next_look_ || now < *next_look_) return;
+  next_look_.reset();
+  if (deadline_ && now >= *deadline_) pass_deadline();
+  if (closed_) return;
+  if (give_up_at_ && now >= *give_up_at_)
+    return fail(granted_ ? engine_away() : waited_too_long(), Outcome::kTimeout);
+  look_at_clock_later();
 }
 
 // ---- the engine's call
@@ -252,13 +274,14 @@ void Generation::heard() {
 void Generation::on(SubmitAgain) {
   if (closed_ || call_ != nullptr || choice_done_) return;
   away_ = false;
-  ++wait_;
+  give_up_at_.reset();
   search();
 }
 
 // What is there is given; the choices that have not begun are empty.
-void Generation::on(Deadline) {
-  if (closed_ || keeping_) return;
+void Generation::pass_deadline() {
+  deadline_.reset();
+  if (keeping_) return;
   if (choice_ == 0 && phase() != Phase::kDecode)
     return fail(deadline_passed(job_.timeout->count()), Outcome::kTimeout);
   past_deadline_ = true;

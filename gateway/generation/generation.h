@@ -86,12 +86,9 @@ class Generation : public actor::Actor {
   };
   struct ClientGone {};
   struct KeepAlive {};
-  struct GiveUpWaiting {
-    uint64_t wait = 0;
-  };
+  // One of the waits may be over.
+  struct LookAtClock {};
   struct SubmitAgain {};
-  // The request's own time is over.
-  struct Deadline {};
   // The keeper has done what it could.
   struct Kept {
     Status status;
@@ -112,9 +109,8 @@ class Generation : public actor::Actor {
   void on(EngineSaid said);
   void on(ClientGone);
   void on(KeepAlive);
-  void on(GiveUpWaiting give_up);
+  void on(LookAtClock);
   void on(SubmitAgain);
-  void on(Deadline);
   void on(const Kept& kept);
   void on(Stop);
 
@@ -146,6 +142,8 @@ class Generation : public actor::Actor {
   void limit_thinking(GenerateCall& call) const;
   void heard();
   void wait_for_engine(std::chrono::milliseconds limit);
+  void look_at_clock_later();
+  void pass_deadline();
   void lose_engine();
   void show(std::vector<AnswerPiece>& pieces);
   void write(std::string_view bytes);
@@ -174,6 +172,9 @@ class Generation : public actor::Actor {
   bool closed_ = false;  // the client has all it will get, or is gone
   Time arrived_, last_write_;
   RequestClock clock_;
+  std::optional<Time> deadline_;    // the request's own
+  std::optional<Time> give_up_at_;  // on a sequence, or on an engine that went away
+  std::optional<Time> next_look_;   // at the clock; the earliest
   bool past_deadline_ = false;
   std::optional<Time> gone_at_;
   EngineInfo engine_info_;
@@ -203,7 +204,6 @@ class Generation : public actor::Actor {
   uint32_t losses_ = 0;          // calls that were heard and broke
   uint32_t unheard_losses_ = 0;  // calls that broke before their first event
   uint32_t busy_retries_ = 0;
-  uint64_t wait_ = 0;  // number of the newest wait with a limit
 };
 
 }  // namespace strata::gateway

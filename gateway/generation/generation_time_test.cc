@@ -1,5 +1,7 @@
 // How long one request takes and may take, on virtual time.
 
+#include <algorithm>
+
 #include "gateway/testing/generation_fixture.h"
 
 namespace strata::gateway {
@@ -148,6 +150,42 @@ TEST_F(GenerationTest, ADeadlineBehindTheEndIsNothing) {
   world_.advance(seconds(20));
   EXPECT_EQ(run.read(), answer);
   EXPECT_EQ(count("strata_requests_total", "timeout"), 0);
+}
+
+// What is asked for to happen later, and when.
+class WatchedExecutor final : public actor::Executor {
+ public:
+  explicit WatchedExecutor(std::shared_ptr<actor::Executor> real) : real_(std::move(real)) {}
+  void post(std::function<void()> work) override { real_->post(std::move(work)); }
+  void post_after(actor::Clock::duration delay, std::function<void()> work) override {
+    longest = std::max(longest, delay);
+    ++posted;
+    real_->post_after(delay, std::move(work));
+  }
+  actor::Clock::time_point now() const override { return real_->now(); }
+
+  actor::Clock::duration longest{0};
+  uint32_t posted = 0;
+
+ private:
+  std::shared_ptr<actor::Executor> real_;
+};
+
+// A timer holds the memory of its request, and servers answer hundreds of requests a second.
+TEST_F(GenerationTest, NoTimerOutlivesItsRequestForLong) {
+  auto watched = std::make_shared<WatchedExecutor>(executor_);
+  executor_ = watched;
+  GenerationJob request = job(true);
+  request.timeout = std::chrono::hours(1);
+  Running& run = start(std::move(request));
+  generate("A violin");
+  finish();
+  ASSERT_TRUE(run.over);
+  EXPECT_GT(watched->posted, 0u);
+  EXPECT_LE(watched->longest, seconds(10));
+  const uint32_t posted = watched->posted;
+  world_.advance(seconds(60));
+  EXPECT_EQ(watched->posted, posted) << "it still looks at the clock";
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct FakeEngine::Impl {
   std::atomic<uint32_t> sequences{2}, context{4096}, running{0}, cancelled{0};
   std::unique_ptr<FakeStates> states;
   uint64_t instance = 0;
+  std::size_t kept_max = SIZE_MAX;
   FakeStore* store = nullptr;
   std::unique_ptr<rpc::Server> server;
 
@@ -82,7 +83,7 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
       if (request->has_thinking_tokens_max()) seen.thinking_tokens_max = request->thinking_tokens_max();
       for (const v1::Checkpoint& wish : request->checkpoints())
         seen.checkpoints.push_back(wish.prompt_tokens());
-      engine_->seen.push_back(std::move(seen));
+      if (engine_->seen.size() < engine_->kept_max) engine_->seen.push_back(std::move(seen));
     }
     ++engine_->running;
     const grpc::Status status = answer(*context, *request, script, sequence, *writer);
@@ -204,6 +205,8 @@ FakeEngine::FakeEngine(std::string run_dir) : impl_(std::make_unique<Impl>()) {
 
 FakeEngine::~FakeEngine() { die(); }
 
+void FakeEngine::keep_at_most(std::size_t count) { impl_->kept_max = count; }
+
 void FakeEngine::start() {
   rpc::ServerOptions options;
   options.run_dir = impl_->run_dir;
@@ -215,7 +218,7 @@ void FakeEngine::start() {
   options.metrics = std::make_shared<obs::Metrics>(obs::Labels{});
   options.metrics->counter("strata_expert_uses_total", "Uses.", {{"served_by", "cpu"}}).Increment(3);
   std::vector<std::unique_ptr<grpc::Service>> services;
-  impl_->states = std::make_unique<FakeStates>(++impl_->instance);
+  impl_->states = std::make_unique<FakeStates>(++impl_->instance, impl_->kept_max);
   services.push_back(std::make_unique<Impl::Service>(impl_.get()));
   services.push_back(std::make_unique<Impl::StatesService>(impl_->states.get()));
   auto server = rpc::Server::start(std::move(options), std::move(services));

@@ -19,8 +19,8 @@ struct Script {
   std::chrono::milliseconds per_token{0};
   bool end_token_read = false;  // it was in the window that it ended (a draft was right)
   uint32_t fails_after = 0;     // tokens of an answer; 0: it does not
-  uint32_t quiet_after = 0;     // tokens of an answer; then nothing comes until the call is given up; 0: never
-  std::string refuses = {};     // not empty: the constraint is refused with this message
+  uint32_t quiet_after = 0;  // tokens of an answer; then nothing comes until the call is given up; 0: never
+  std::string refuses = {};  // not empty: the constraint is refused with this message
 };
 
 struct SeenCall {
@@ -50,6 +50,8 @@ class FakeEngine {
   explicit FakeEngine(std::string run_dir);
   ~FakeEngine();
 
+  // Before start(): of states and of seen() only so many are kept, for runs of minutes.
+  void keep_at_most(std::size_t count);
   void start();
   void die();                        // open calls break, its states are gone; start() gives a new instance
   void set_store(FakeStore* store);  // restores what is parked there

@@ -30,13 +30,17 @@ FakeStates::Begun FakeStates::begin(std::span<const int32_t> tokens, const std::
   if (best == states_.end()) return {};
   const Begun begun{.tokens = static_cast<uint32_t>(best->second.tokens.size()), .live = best->second.live};
   if (begun.live) {
-    v1::WatchStatesResponse taken;
-    taken.mutable_removed()->set_id(best->first);
-    taken.mutable_removed()->set_taken(true);
-    log_.append(std::move(taken));
+    say_removed(best->first, /*taken=*/true);
     states_.erase(best);
   }
   return begun;
+}
+
+void FakeStates::say_removed(uint64_t id, bool taken) {
+  v1::WatchStatesResponse event;
+  event.mutable_removed()->set_id(id);
+  event.mutable_removed()->set_taken(taken);
+  log_.append(std::move(event));
 }
 
 void FakeStates::add(State state) {
@@ -50,6 +54,9 @@ void FakeStates::add(State state) {
   added.mutable_tokens()->Add(state.tokens.begin(), state.tokens.end());
   log_.append(std::move(event));
   states_.emplace(id, std::move(state));
+  if (states_.size() <= states_max_) return;
+  say_removed(states_.begin()->first, /*taken=*/false);
+  states_.erase(states_.begin());
 }
 
 void FakeStates::checkpoint(std::span<const int32_t> tokens, const std::string& name_space) {

@@ -2,6 +2,7 @@
 // What a gpu-worker keeps on its device for prompts to come, as far as the gateway can tell: sequences that
 // have ended, checkpoints, and the stream that says so. Tokens only; thread safe.
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,7 +22,9 @@ std::string fake_identity();  // serialized
 
 class FakeStates {
  public:
-  explicit FakeStates(uint64_t instance) : instance_(instance) {}
+  // states_max: above it the oldest one is evicted.
+  explicit FakeStates(uint64_t instance, std::size_t states_max = SIZE_MAX)
+      : instance_(instance), states_max_(states_max), log_(events_of(states_max)) {}
 
   struct Begun {
     uint32_t tokens = 0;
@@ -45,8 +48,14 @@ class FakeStates {
     bool live = false;
   };
   void add(State state);
+  void say_removed(uint64_t id, bool taken);
+  // Enough for a watcher that is some milliseconds behind.
+  static std::size_t events_of(std::size_t states_max) {
+    return states_max == SIZE_MAX ? SIZE_MAX : 1000 + 2 * states_max;
+  }
 
   const uint64_t instance_;
+  const std::size_t states_max_;
   mutable std::mutex mutex_;
   std::map<uint64_t, State> states_;  // by id
   uint64_t last_id_ = 0;

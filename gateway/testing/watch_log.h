@@ -3,7 +3,10 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -14,9 +17,15 @@ namespace strata::gateway::testing {
 template <class Response>
 class WatchLog {
  public:
+  // events_max: remembered; who begins to watch later than that, or is so far behind, is not told the rest.
+  explicit WatchLog(std::size_t events_max = SIZE_MAX) : events_max_(events_max) {}
+
   void append(Response event) {
     std::scoped_lock lock(mutex_);
     events_.push_back(std::move(event));
+    if (events_.size() <= events_max_) return;
+    events_.pop_front();
+    ++forgotten_;
   }
 
   // `begin`, everything that was ever said, "complete", and then what is said, until the watcher goes.
@@ -44,11 +53,14 @@ class WatchLog {
  private:
   std::vector<Response> since(std::size_t index) {
     std::scoped_lock lock(mutex_);
-    return {events_.begin() + static_cast<std::ptrdiff_t>(index), events_.end()};
+    const std::size_t first = std::max(index, forgotten_) - forgotten_;
+    return {events_.begin() + static_cast<std::ptrdiff_t>(first), events_.end()};
   }
 
+  const std::size_t events_max_;
   std::mutex mutex_;
-  std::vector<Response> events_;
+  std::deque<Response> events_;
+  std::size_t forgotten_ = 0;
 };
 
 }  // namespace strata::gateway::testing
