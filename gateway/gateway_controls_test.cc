@@ -102,7 +102,8 @@ TEST_F(ControlsTest, RuleB19ThinkingIsFreeAndTheAnswerBehindItIsTheFormAlone) {
     ASSERT_TRUE(last().gbnf);
   }
   post(kChat, chat(std::string(kJson) + R"(,"reasoning_effort":"none")"));
-  EXPECT_FALSE(last().thinking_end || last().thinking_tokens_max);
+  EXPECT_EQ(last().thinking_tokens_max, 0u) << "not of its own, either";
+  EXPECT_TRUE(last().thinking_begin);
 }
 
 TEST_F(ControlsTest, RuleB21ToolsAndAFormTogether) {
@@ -159,23 +160,26 @@ TEST_F(ControlsTest, AGrammarThatOnlyTheEngineRefusesIsA400) {
 TEST_F(ControlsTest, Case20LevelsAndBudgetsBoundTheThinking) {
   settings_.thinking_low_tokens.set(64);
   start();
-  const auto tokens = [this](std::string_view path, const std::string& body) {
+  const auto tokens = [this](std::string_view path, const std::string& body, bool own = false) {
     const RawResponse response = post(path, body);
     EXPECT_EQ(response.status, 200) << response.body;
+    EXPECT_EQ(last().thinking_begin.has_value(), own) << body;
     return last().thinking_tokens_max;
   };
-  EXPECT_FALSE(tokens(kChat, chat())) << "the template does not open it";
+  const bool kOwn = true;  // the template does not open it, the model may
+  EXPECT_EQ(tokens(kChat, chat(R"(,"max_tokens":50)"), kOwn), 40u);
+  EXPECT_EQ(tokens(kChat, chat(R"(,"reasoning_effort":"none")"), kOwn), 0u);
   EXPECT_EQ(tokens(kChat, chat(R"(,"reasoning_effort":"low")")), 64u);
   EXPECT_EQ(tokens(kChat, chat(R"(,"reasoning_effort":"low","max_tokens":50)")), 40u);
   EXPECT_EQ(tokens(kChat, chat(R"(,"reasoning":{"effort":"low"})")), 64u);
   EXPECT_EQ(tokens(kChat, chat(R"(,"reasoning":{"max_tokens":7})")), 7u);
   EXPECT_EQ(tokens(kChat, chat(R"(,"enable_thinking":true,"reasoning_budget_tokens":9)")), 9u);
   EXPECT_EQ(tokens(kChat, chat(R"(,"enable_thinking":true,"thinking_budget_tokens":0)")), 0u);
-  EXPECT_FALSE(tokens(kChat, chat(R"(,"thinking_budget_tokens":0)")));
+  EXPECT_EQ(tokens(kChat, chat(R"(,"thinking_budget_tokens":0)"), kOwn), 0u);
   EXPECT_EQ(tokens(kMessages, message(R"(,"thinking":{"type":"enabled","budget_tokens":33})")), 33u);
   EXPECT_EQ(tokens(kMessages, message(R"(,"thinking":{"type":"adaptive"},"output_config":{"effort":"low"})")),
             64u);
-  EXPECT_FALSE(tokens(kMessages, message(R"(,"output_config":{"effort":"high"})")));
+  EXPECT_EQ(tokens(kMessages, message(R"(,"output_config":{"effort":"high"})"), kOwn), 0u);
   EXPECT_EQ(json(get("/props")).at("thinking").at("budget_tokens").at("low"), 64);
 }
 

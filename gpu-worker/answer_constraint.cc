@@ -15,6 +15,11 @@ void set_bit(std::span<uint32_t> mask, int32_t token, bool value) {
   mask[id / 32] = value ? mask[id / 32] | bit : mask[id / 32] & ~bit;
 }
 
+bool has_bit(std::span<const uint32_t> mask, int32_t token) {
+  const auto id = static_cast<uint32_t>(token);
+  return (mask[id / 32] >> (id % 32) & 1U) != 0;
+}
+
 // All tokens of the vocabulary.
 void set_all(std::span<uint32_t> mask, uint32_t vocab) {
   std::ranges::fill(mask, ~0U);
@@ -25,12 +30,13 @@ void set_all(std::span<uint32_t> mask, uint32_t vocab) {
 
 AnswerConstraint::AnswerConstraint(const GenerationRequest& request,
                                    std::shared_ptr<const grammar::Grammar> grammar, uint32_t vocab)
-    : thinking_end_(request.constraint.thinking_end),
+    : thinking_begin_(request.constraint.thinking_begin),
+      thinking_end_(request.constraint.thinking_end),
       thinking_tokens_max_(request.constraint.thinking_tokens_max),
       end_tokens_(request.end_tokens),
-      stage_(thinking_end_ ? Stage::kThinking
-             : grammar     ? Stage::kGrammar
-                           : Stage::kFree),
+      stage_(thinking_end_ && !thinking_begin_ ? Stage::kThinking
+             : grammar                         ? Stage::kGrammar
+                                               : Stage::kFree),
       mask_(model::mask_words(vocab)) {
   if (grammar) matcher_.emplace(std::move(grammar));
   if (stage_ == Stage::kThinking && matcher_) {
@@ -84,31 +90,30 @@ Status AnswerConstraint::accept(int32_t token) {
 bool AnswerConstraint::read(int32_t token) {
   if (stage_ == Stage::kGrammar && !matcher_->accept(token)) return false;
   ++read_;
-  if (stage_ != Stage::kThinking) return true;
-  if (token != thinking_end_) {
+  if (!thinks()) {
+    own_thinking_ = token == thinking_begin_;
+  } else if (token != thinking_end_) {
     ++thought_;
+  } else if (own_thinking_) {
+    own_thinking_ = false;
   } else {
     stage_ = matcher_ ? Stage::kGrammar : Stage::kFree;
   }
   return true;
 }
 
+bool AnswerConstraint::allow_only(int32_t token) {
+  std::ranges::fill(mask_, 0);
+  set_bit(mask_, token, true);
+  return masked_ = true;
+}
+
 // False: no token may come.
 bool AnswerConstraint::update_mask() {
-  switch (stage_) {
-    case Stage::kFree:
-      masked_ = false;
-      return true;
-    case Stage::kThinking:
-      masked_ = matcher_.has_value();  // made in the beginning
-      if (thinking_tokens_max_ && thought_ >= *thinking_tokens_max_) {
-        std::ranges::fill(mask_, 0);
-        set_bit(mask_, *thinking_end_, true);
-        masked_ = true;
-      }
-      return true;
-    case Stage::kGrammar:
-      break;
+  const bool thought_enough = thinks() && thinking_tokens_max_ && thought_ >= *thinking_tokens_max_;
+  if (stage_ != Stage::kGrammar) {
+    masked_ = stage_ == Stage::kThinking && matcher_.has_value();  // made in the beginning
+    return thought_enough ? allow_only(*thinking_end_) : true;
   }
   masked_ = true;
   // The logits may be of more tokens than the tokenizer has.
@@ -118,6 +123,8 @@ bool AnswerConstraint::update_mask() {
   if (matcher_->is_complete()) {
     for (const int32_t token : end_tokens_) set_bit(mask_, token, true);
   }
+  // A grammar that knows of no such thinking goes first: nobody could go on from what it does not allow.
+  if (thought_enough && has_bit(mask_, *thinking_end_)) return allow_only(*thinking_end_);
   return std::ranges::any_of(mask_, [](uint32_t word) { return word != 0; });
 }
 

@@ -4,7 +4,8 @@
 // may take a while; from then on the window loop's thread alone uses it.
 //
 // The thinking is free, but for two things: behind thinking_tokens_max tokens only thinking_end may come, and
-// where a grammar follows the answer does not end in the thinking.
+// where a grammar follows the answer does not end in the thinking. Thinking that the model opens itself
+// (thinking_begin) has the same limit, as often as it is opened; a grammar reads it like everything else.
 
 #include <cstdint>
 #include <memory>
@@ -45,14 +46,17 @@ class AnswerConstraint {
                    uint32_t vocab);
   bool read(int32_t token);
   bool update_mask();
+  bool thinks() const { return stage_ == Stage::kThinking || own_thinking_; }
+  bool allow_only(int32_t token);
 
-  const std::optional<int32_t> thinking_end_;
+  const std::optional<int32_t> thinking_begin_, thinking_end_;
   const std::optional<uint32_t> thinking_tokens_max_;
   const std::vector<int32_t> end_tokens_;
   std::optional<grammar::Matcher> matcher_;
   Stage stage_;
-  uint32_t thought_ = 0;  // tokens of thinking
-  uint32_t read_ = 0;     // tokens of the answer
+  bool own_thinking_ = false;  // the model has opened it, and it is read by the grammar, if there is one
+  uint32_t thought_ = 0;       // tokens of thinking
+  uint32_t read_ = 0;          // tokens of the answer
   bool masked_ = false;
   std::vector<uint32_t> mask_;  // (mask_words)
 };

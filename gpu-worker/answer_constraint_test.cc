@@ -14,7 +14,7 @@ namespace strata::gpu_worker {
 namespace {
 
 constexpr uint32_t kVocab = 300;
-constexpr int32_t kEnd = 256, kThinkingEnd = 290, kOtherEnd = 299;
+constexpr int32_t kEnd = 256, kThinkingBegin = 289, kThinkingEnd = 290, kOtherEnd = 299;
 
 struct Wish {
   std::string gbnf = {};
@@ -23,6 +23,7 @@ struct Wish {
   std::vector<int32_t> known = {};
   std::optional<int32_t> thinking_end = {};
   std::optional<uint32_t> thinking_tokens_max = {};
+  std::optional<int32_t> thinking_begin = {};
   std::vector<int32_t> end_tokens = {kEnd};
 };
 
@@ -34,7 +35,8 @@ Result<std::shared_ptr<AnswerConstraint>> make(const Wish& wish) {
   request.constraint = {.gbnf = wish.gbnf,
                         .prompt_tokens = wish.prompt_tokens,
                         .thinking_end = wish.thinking_end,
-                        .thinking_tokens_max = wish.thinking_tokens_max};
+                        .thinking_tokens_max = wish.thinking_tokens_max,
+                        .thinking_begin = wish.thinking_begin};
   return AnswerConstraint::create(request, wish.gbnf.empty() ? nullptr : grammar::compiled(wish.gbnf),
                                   kVocab);
 }
@@ -182,6 +184,64 @@ TEST(AnswerConstraint, ABudgetOfNothingAndOneThatKnownTokensHaveSpent) {
                            .thinking_end = kThinkingEnd,
                            .thinking_tokens_max = 2})),
             Tokens{'b'});
+}
+
+TEST(AnswerConstraint, ThinkingOfTheModelsOwnHasItsBudgetAsOftenAsItIsOpened) {
+  const auto constraint =
+      made({.thinking_end = kThinkingEnd, .thinking_tokens_max = 2, .thinking_begin = kThinkingBegin});
+  const auto expect_free = [&] { EXPECT_TRUE(constraint->mask().empty()); };
+  expect_free();
+  ASSERT_TRUE(constraint->accept(kThinkingBegin).ok());
+  for (int i = 0; i < 2; ++i) {
+    expect_free();
+    ASSERT_TRUE(constraint->accept('t').ok());
+  }
+  EXPECT_EQ(allowed(*constraint), Tokens{kThinkingEnd});
+  ASSERT_TRUE(constraint->accept(kThinkingEnd).ok());
+  for (int i = 0; i < 5; ++i) {
+    expect_free();
+    ASSERT_TRUE(constraint->accept('a').ok()) << "the answer is no thinking";
+  }
+  ASSERT_TRUE(constraint->accept(kThinkingBegin).ok());
+  EXPECT_EQ(allowed(*constraint), Tokens{kThinkingEnd}) << "nothing is left of the budget";
+  ASSERT_TRUE(constraint->accept(kThinkingEnd).ok());
+  expect_free();
+
+  // Known tokens count, and an answer without thinking has no limit.
+  EXPECT_EQ(allowed(*made({.known = {kThinkingBegin, 't', 't'},
+                           .thinking_end = kThinkingEnd,
+                           .thinking_tokens_max = 2,
+                           .thinking_begin = kThinkingBegin})),
+            Tokens{kThinkingEnd});
+  EXPECT_TRUE(made({.known = {'t', 't', 't'},
+                    .thinking_end = kThinkingEnd,
+                    .thinking_tokens_max = 0,
+                    .thinking_begin = kThinkingBegin})
+                  ->mask()
+                  .empty());
+}
+
+TEST(AnswerConstraint, AGrammarReadsThinkingOfTheModelsOwnAndBoundsItWhereItKnowsIt) {
+  const auto think = [](std::string gbnf, uint32_t budget) {
+    return made({.gbnf = std::move(gbnf),
+                 .thinking_end = 2,
+                 .thinking_tokens_max = budget,
+                 .thinking_begin = 1});
+  };
+  const auto known = think(R"(root ::= (<[1]> [^\x01-\x02]* <[2]>)? "ok")", 1);
+  EXPECT_EQ(allowed(*known), (Tokens{1, 'o'}));
+  ASSERT_TRUE(known->accept(1).ok());
+  EXPECT_TRUE(allowed(*known).contains('t'));
+  ASSERT_TRUE(known->accept(0xC3).ok());
+  EXPECT_FALSE(allowed(*known).contains(2)) << "not inside a character";
+  ASSERT_TRUE(known->accept(0xA4).ok());
+  EXPECT_EQ(allowed(*known), Tokens{2});
+  ASSERT_TRUE(known->accept(2).ok());
+  EXPECT_EQ(allowed(*known), Tokens{'o'});
+
+  const auto foreign = think(R"(root ::= <[1]> "ab")", 0);
+  ASSERT_TRUE(foreign->accept(1).ok());
+  EXPECT_EQ(allowed(*foreign), Tokens{'a'}) << "the mark means something else in this grammar";
 }
 
 TEST(AnswerConstraint, ATokenThatWasNotAllowedEndsTheAnswer) {

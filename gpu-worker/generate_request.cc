@@ -113,16 +113,21 @@ Result<ConstraintWish> read_constraint(const v1::GenerateRequest& request, uint3
     wish.gbnf = constraint.gbnf();
     wish.prompt_tokens = constraint.prompt_tokens();
   }
+  const auto read_mark = [vocab](std::string_view field, int32_t token) -> Result<int32_t> {
+    if (token >= 0 && static_cast<uint32_t>(token) < vocab) return token;
+    return fail(Code::kInvalidArgument, "{}: token {} is not in the vocabulary of {}", field, token, vocab);
+  };
   if (request.has_thinking_end()) {
-    wish.thinking_end = request.thinking_end();
-    if (*wish.thinking_end < 0 || static_cast<uint32_t>(*wish.thinking_end) >= vocab) {
-      return fail(Code::kInvalidArgument, "thinking_end: token {} is not in the vocabulary of {}",
-                  *wish.thinking_end, vocab);
-    }
+    TRY(wish.thinking_end, read_mark("thinking_end", request.thinking_end()));
   }
   if (request.has_thinking_tokens_max()) {
     if (!wish.thinking_end) return fail(Code::kInvalidArgument, "thinking_tokens_max: needs thinking_end");
     wish.thinking_tokens_max = request.thinking_tokens_max();
+  }
+  if (request.has_thinking_begin()) {
+    if (!wish.thinking_tokens_max)
+      return fail(Code::kInvalidArgument, "thinking_begin: needs thinking_tokens_max");
+    TRY(wish.thinking_begin, read_mark("thinking_begin", request.thinking_begin()));
   }
   return wish;
 }

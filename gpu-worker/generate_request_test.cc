@@ -132,6 +132,16 @@ TEST(GenerateRequest, SaysWhatTheAnswerIsConstrainedTo) {
   request.clear_thinking_end();
   request.set_thinking_tokens_max(5);
   expect_refused(request, Code::kInvalidArgument, "thinking_tokens_max: needs thinking_end");
+  request.set_thinking_end(99);
+  request.set_thinking_begin(98);
+  const auto own = read_generate_request(request, kLimits);
+  ASSERT_TRUE(own) << own.error().message();
+  EXPECT_EQ(own->constraint.thinking_begin, 98);
+  request.set_thinking_begin(-1);
+  expect_refused(request, Code::kInvalidArgument, "thinking_begin: token -1");
+  request.set_thinking_begin(98);
+  request.clear_thinking_tokens_max();
+  expect_refused(request, Code::kInvalidArgument, "thinking_begin: needs thinking_tokens_max");
   request = good();
   request.mutable_constraint();
   expect_refused(request, Code::kInvalidArgument, "constraint.gbnf: is empty");

@@ -24,6 +24,7 @@ struct ConstraintWish {
   uint32_t prompt_tokens = 0;  // the prompt's last ones, that the grammar's text begins with
   std::optional<int32_t> thinking_end = {};
   std::optional<uint32_t> thinking_tokens_max = {};  // with thinking_end only
+  std::optional<int32_t> thinking_begin = {};        // of the model's own thinking; with both of them only
 
   bool any() const { return !gbnf.empty() || thinking_tokens_max.has_value(); }
 };

@@ -77,6 +77,9 @@ struct GenerateCall {
   // many tokens. A constraint begins behind it.
   std::optional<int32_t> thinking_end = {};
   uint32_t thinking_tokens_max = 0;
+  // Where it does not, but the model may open it itself: the token that it does so with. The budget is the
+  // same; a constraint begins with the answer, that thinking included.
+  std::optional<int32_t> thinking_begin = {};
 };
 
 struct PromptProgress {

@@ -73,6 +73,7 @@ v1::GenerateRequest to_proto(GenerateCall call) {
   if (call.thinking_end) {
     out.set_thinking_end(*call.thinking_end);
     out.set_thinking_tokens_max(call.thinking_tokens_max);
+    if (call.thinking_begin) out.set_thinking_begin(*call.thinking_begin);
   }
   return out;
 }

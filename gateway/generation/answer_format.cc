@@ -36,4 +36,10 @@ std::string Choice::text(AnswerPiece::Kind kind) const {
   return out;
 }
 
+boost::json::object timings_json(const Usage& usage) {
+  return timings_json(usage.timings, {.cached = usage.cached_tokens,
+                                      .prompt = usage.prompt_tokens - usage.cached_tokens,
+                                      .predicted = usage.completion_tokens});
+}
+
 }  // namespace strata::gateway

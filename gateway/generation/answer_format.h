@@ -33,6 +33,8 @@ struct Usage {
   uint32_t reasoning_tokens = 0;       // of the completion
   Timings timings = {};
 };
+// The `timings` of an answer, the same in every dialect.
+boost::json::object timings_json(const Usage& usage);
 
 // Why a choice ended.
 struct Finish {

@@ -239,7 +239,7 @@ void Generation::submit(const PrefixMatch& match) {
   if (!job_.grammar.gbnf.empty()) {
     call.constraint = Constraint{.gbnf = job_.grammar.gbnf, .prompt_tokens = prompt().call_tokens};
   }
-  if (prompt().in_thinking) limit_thinking(call);
+  limit_thinking(call);
   const auto end_tokens = environment_.tokenizer->end_of_generation();
   call.end_tokens.assign(end_tokens.begin(), end_tokens.end());
   call_was_heard_ = false;
@@ -258,8 +258,11 @@ Sampling Generation::sampling() const {
 
 // A part of the cap is kept for the answer (rule B16).
 void Generation::limit_thinking(GenerateCall& call) const {
+  if (job_.endpoint == Endpoint::kCompletions || job_.calls.begun) return;
+  const int32_t begin = environment_.tokenizer->find_token(kThinkOpen);
   const int32_t end = environment_.tokenizer->find_token(kThinkClose);
-  if (end < 0) return;
+  if (begin < 0 || end < 0) return;
+  if (!prompt().in_thinking) call.thinking_begin = begin;
   const auto share = static_cast<uint32_t>(uint64_t{call.max_tokens} * kThinkingPercentMax / 100);
   call.thinking_end = end;
   call.thinking_tokens_max = std::min(job_.thinking_tokens_max, share);

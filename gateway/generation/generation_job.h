@@ -42,8 +42,9 @@ struct GenerationJob {
   uint32_t choices = 1;              // of them, that are given: if fewer, the best ones
   Sampling sampling = {};
   AnswerGrammar grammar = {};
-  uint32_t thinking_tokens_max = kThinkingUnlimited;  // for prompts that leave the model in its thinking
-  std::optional<uint32_t> max_tokens = {};            // not set: what the context leaves
+  // Also of thinking that the model opens itself; not for legacy completions, which know of none.
+  uint32_t thinking_tokens_max = kThinkingUnlimited;
+  std::optional<uint32_t> max_tokens = {};  // not set: what the context leaves
   std::vector<std::string> stop = {};
   CallOptions calls = {};
   int32_t priority = 0;                                   // lower comes earlier

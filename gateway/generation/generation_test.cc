@@ -36,7 +36,7 @@ TEST_F(GenerationTest, AWholeAnswerHasTextFinishAndUsage) {
 
 TEST_F(GenerationTest, TheEngineIsToldWhatTheAnswerIsHeldTo) {
   start(job(false));
-  EXPECT_FALSE(call().request.constraint || call().request.thinking_end);
+  EXPECT_FALSE(call().request.constraint);
   finish();
   GenerationJob request = job(false);
   request.grammar = {.gbnf = "root ::= \"a\"", .param = "grammar"};
@@ -66,6 +66,32 @@ TEST_F(GenerationTest, ThinkingLeavesAFifthOfTheCapToTheAnswer) {
   EXPECT_EQ(thinking(0, 50), 0u);
   EXPECT_EQ(thinking(kThinkingUnlimited, 1), 0u);
   EXPECT_EQ(thinking(kThinkingUnlimited, {}), 796u) << "of the 996 tokens that the context leaves";
+}
+
+TEST_F(GenerationTest, ThinkingThatTheModelOpensItselfHasTheSameBudget) {
+  GenerationJob request = job(false);
+  request.thinking_tokens_max = 30;
+  Running& run = start(std::move(request));
+  EXPECT_EQ(call().request.thinking_begin, test_tokenizer().find_token("<think>"));
+  EXPECT_EQ(call().request.thinking_end, test_tokenizer().find_token("</think>"));
+  EXPECT_EQ(call().request.thinking_tokens_max, 30u);
+  finish();
+  EXPECT_TRUE(run.over);
+
+  GenerationJob open = job(false);
+  open.prompts[0].in_thinking = true;
+  start(std::move(open));
+  EXPECT_FALSE(call().request.thinking_begin);
+  finish();
+
+  GenerationJob text = job(false), begun = job(false);
+  text.endpoint = Endpoint::kCompletions;
+  begun.calls = {.parse = true, .begun = "\n{\"name\": \"f\", \"arguments\":"};
+  for (GenerationJob* none : {&text, &begun}) {
+    start(std::move(*none));
+    EXPECT_FALSE(call().request.thinking_begin || call().request.thinking_end);
+    finish();
+  }
 }
 
 TEST_F(GenerationTest, AGrammarThatTheEngineRefusesIsAFaultOfTheRequest) {

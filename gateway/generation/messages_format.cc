@@ -106,6 +106,7 @@ class MessagesFormat final : public AnswerFormat {
     put_stop(delta, finish_);
     out["delta"] = std::move(delta);
     out["usage"] = message_usage(usage);
+    out["timings"] = timings_json(usage);
     return event("message_delta", std::move(out)) + event("message_stop", {});
   }
 
@@ -129,6 +130,7 @@ class MessagesFormat final : public AnswerFormat {
     boost::json::object out = message(std::move(content));
     put_stop(out, choices.front().finish);
     out["usage"] = message_usage(usage);
+    out["timings"] = timings_json(usage);
     return to_json(out);
   }
 

@@ -14,8 +14,16 @@ using Kind = AnswerPiece::Kind;
 
 const AnswerIdentity kIdentity{
     .id = "msg_7", .request_id = "7", .created = 1, .model = "demo", .fingerprint = "fp"};
-const Usage kUsage{
-    .prompt_tokens = 100, .completion_tokens = 9, .cached_tokens = 60, .cache_creation_tokens = 30};
+const Usage kUsage{.prompt_tokens = 100,
+                   .completion_tokens = 9,
+                   .cached_tokens = 60,
+                   .cache_creation_tokens = 30,
+                   .timings = {.queue = std::chrono::milliseconds(5),
+                               .prompt = std::chrono::milliseconds(80),
+                               .predicted = std::chrono::milliseconds(90)}};
+const std::string kTimings =
+    R"("timings":{"cache_n":60,"prompt_n":40,"prompt_ms":80,"prompt_per_token_ms":2,"prompt_per_second":500,)"
+    R"("predicted_n":9,"predicted_ms":90,"predicted_per_token_ms":10,"predicted_per_second":100,"queue_ms":5}})";
 
 // The events of a stream, each checked: its name is its type, the data is one line.
 std::vector<boost::json::value> events(const std::string& stream) {
@@ -76,7 +84,8 @@ TEST(MessagesFormatTest, Case32EventsComeInOrderWithBlocksOneAfterAnother) {
 {"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{}"}}
 {"type":"content_block_stop","index":3}
 {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},)"
-      R"("usage":{"input_tokens":10,"cache_creation_input_tokens":30,"cache_read_input_tokens":60,"output_tokens":9}}
+      R"("usage":{"input_tokens":10,"cache_creation_input_tokens":30,"cache_read_input_tokens":60,"output_tokens":9},)" +
+          kTimings + R"(
 {"type":"message_stop"}
 )");
 }
@@ -93,7 +102,8 @@ TEST(MessagesFormatTest, Case31TheWholeMessageHasTheSameBlocks) {
       R"({"type":"text","text":"I look."},{"type":"tool_use","id":"toolu_7_0","name":"f",)"
       R"("input":{"a":1}}],"stop_reason":"end_turn",)"
       R"("stop_sequence":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":30,)"
-      R"("cache_read_input_tokens":60,"output_tokens":9}})");
+      R"("cache_read_input_tokens":60,"output_tokens":9},)" +
+          kTimings);
 }
 
 TEST(MessagesFormatTest, Case34StopReasonsNameWhatEndedTheAnswer) {

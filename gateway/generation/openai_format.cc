@@ -116,12 +116,6 @@ boost::json::object usage_json(const Usage& usage) {
   return out;
 }
 
-boost::json::object timings_json(const Usage& usage) {
-  return timings_json(usage.timings, {.cached = usage.cached_tokens,
-                                      .prompt = usage.prompt_tokens - usage.cached_tokens,
-                                      .predicted = usage.completion_tokens});
-}
-
 boost::json::value float_json(float value) {
   const std::string text = number_text(value);
   double wide = 0;

@@ -41,7 +41,6 @@ class OpenAiFormat : public AnswerFormat {
 };
 
 boost::json::object usage_json(const Usage& usage);
-boost::json::object timings_json(const Usage& usage);
 // A float as JSON has to print it: the shortest decimal that reads back as the same float.
 boost::json::value float_json(float value);
 // {"total", "cached", "processed", "time_ms"}

@@ -363,6 +363,7 @@ class ResponsesFormat final : public AnswerFormat {
     if (finish.reason == Finish::Reason::kLength)
       out["incomplete_details"] = boost::json::object{{"reason", "max_output_tokens"}};
     out["usage"] = response_usage(usage);
+    out["timings"] = timings_json(usage);
     if (!finish.detail.empty()) out["finish_detail"] = finish.detail;
     if (finish.reuse) out["reuse"] = *finish.reuse;
     return out;

@@ -127,7 +127,10 @@ TEST(ResponsesFormatTest, Case28EventsComeInOrderItemByItem) {
   EXPECT_EQ(to_json(events.response().at("usage")),
             R"({"input_tokens":100,"input_tokens_details":{"cached_tokens":60},"output_tokens":9,)"
             R"("output_tokens_details":{"reasoning_tokens":4},"total_tokens":109})");
+  EXPECT_EQ(events.response().at("timings").at("prompt_n"), 40);
+  EXPECT_EQ(events.response().at("timings").at("predicted_n"), 9);
   EXPECT_EQ(events.list[0].at("response").at("status"), "in_progress");
+  EXPECT_FALSE(events.list[0].at("response").as_object().contains("timings"));
   EXPECT_TRUE(events.list[1].at("response").at("usage").is_null());
 }
 

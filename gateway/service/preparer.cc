@@ -192,6 +192,8 @@ ApiResult<GenerationJob> Preparer::chat_job(ChatRequest chat, Endpoint endpoint,
   job.prompts.push_back(std::move(prompt));
   job.grammar = std::move(*grammar);
   job.thinking_tokens_max = resolve_thinking(chat.thinking, card_.thinking_budgets);
+  // Whoever switched it off gets none of the model's own either.
+  if (chat.thinking.on == false && !job.prompts.front().in_thinking) job.thinking_tokens_max = 0;
   if (!job.grammar.warnings.empty()) {
     const std::string warnings = fmt::format("{}", fmt::join(job.grammar.warnings, "; "));
     job.response_headers.emplace_back("X-Strata-Warnings", header_safe(warnings).substr(0, kWarningBytesMax));

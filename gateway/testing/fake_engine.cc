@@ -81,6 +81,7 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
       }
       if (request->has_thinking_end()) seen.thinking_end = request->thinking_end();
       if (request->has_thinking_tokens_max()) seen.thinking_tokens_max = request->thinking_tokens_max();
+      if (request->has_thinking_begin()) seen.thinking_begin = request->thinking_begin();
       for (const v1::Checkpoint& wish : request->checkpoints())
         seen.checkpoints.push_back(wish.prompt_tokens());
       if (engine_->seen.size() < engine_->kept_max) engine_->seen.push_back(std::move(seen));

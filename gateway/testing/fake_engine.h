@@ -38,6 +38,7 @@ struct SeenCall {
   uint32_t gbnf_prompt_tokens = 0;
   std::optional<int32_t> thinking_end = {};
   std::optional<uint32_t> thinking_tokens_max = {};
+  std::optional<int32_t> thinking_begin = {};
 };
 
 class FakeStore;

@@ -145,6 +145,38 @@ int32_t pick(std::span<const uint32_t> mask, std::mt19937& random) {
   return -1;
 }
 
+struct Walk {
+  Times masks, accepts, rollbacks;
+};
+
+// Random texts of the grammar, a token at a time.
+Walk walk(const std::shared_ptr<const Grammar>& grammar, const Vocabulary& vocabulary) {
+  Walk out;
+  std::mt19937 random(7);
+  std::vector<uint32_t> mask(vocabulary.mask_words()), closing(vocabulary.mask_words());
+  const std::vector<uint32_t> closers = closing_tokens(vocabulary);
+  for (uint32_t n = 0; n < kTexts; ++n) {
+    Matcher matcher(grammar);
+    for (uint32_t step = 0; step < kTokensPerText; ++step) {
+      Clock::time_point at = Clock::now();
+      matcher.fill_mask(mask);
+      out.masks.us.push_back(us_since(at));
+      for (std::size_t w = 0; w < mask.size(); ++w) closing[w] = mask[w] & closers[w];
+      const int32_t closer = random() % 8 == 0 ? pick(closing, random) : -1;
+      const int32_t token = closer >= 0 ? closer : pick(mask, random);
+      if (token < 0 || vocabulary.is_end_of_generation(token)) break;
+      at = Clock::now();
+      matcher.accept(token);
+      out.accepts.us.push_back(us_since(at));
+      at = Clock::now();
+      matcher.rollback(1);
+      out.rollbacks.us.push_back(us_since(at));
+      matcher.accept(token);
+    }
+  }
+  return out;
+}
+
 void measure(std::string_view name, const std::shared_ptr<const Vocabulary>& vocabulary,
              const std::string& text) {
   const Clock::time_point begin = Clock::now();
@@ -158,35 +190,17 @@ void measure(std::string_view name, const std::shared_ptr<const Vocabulary>& voc
   (*grammar)->prepare(std::chrono::hours(1));
   const double prepare_us = us_since(prepare);
 
-  Times masks, accepts, rollbacks;
-  std::mt19937 random(7);
-  std::vector<uint32_t> mask(vocabulary->mask_words()), closing(vocabulary->mask_words());
-  const std::vector<uint32_t> closers = closing_tokens(*vocabulary);
-  for (uint32_t n = 0; n < kTexts; ++n) {
-    Matcher matcher(*grammar);
-    for (uint32_t step = 0; step < kTokensPerText; ++step) {
-      Clock::time_point at = Clock::now();
-      matcher.fill_mask(mask);
-      masks.us.push_back(us_since(at));
-      for (std::size_t w = 0; w < mask.size(); ++w) closing[w] = mask[w] & closers[w];
-      const int32_t closer = random() % 8 == 0 ? pick(closing, random) : -1;
-      const int32_t token = closer >= 0 ? closer : pick(mask, random);
-      if (token < 0 || vocabulary->is_end_of_generation(token)) break;
-      at = Clock::now();
-      matcher.accept(token);
-      accepts.us.push_back(us_since(at));
-      at = Clock::now();
-      matcher.rollback(1);
-      rollbacks.us.push_back(us_since(at));
-      matcher.accept(token);
-    }
-  }
+  // The same texts twice: the first time with masks that are made when they are needed.
+  const auto unprepared = Grammar::from_gbnf(text, vocabulary);
+  const double cold_us = walk(*unprepared, *vocabulary).masks.at(1);
+  Walk walked = walk(*grammar, *vocabulary);
   fmt::print(
       "{:<22} {:>7} {:>10.2f} {:>10.1f} {:>8.1f} {:>7} {:>8.1f} {:>8.1f} {:>8.1f} {:>8.2f} {:>8.2f} "
-      "{:>8.2f}\n",
+      "{:>8.2f} {:>10.1f}\n",
       name, (*grammar)->automaton().state_count(), compile_us / 1000, prepare_us / 1000,
-      static_cast<double>((*grammar)->memory_bytes()) / (1 << 20), masks.us.size(), masks.at(0.5),
-      masks.at(0.99), masks.at(1), accepts.at(0.99), accepts.at(1), rollbacks.at(0.99));
+      static_cast<double>((*grammar)->memory_bytes()) / (1 << 20), walked.masks.us.size(),
+      walked.masks.at(0.5), walked.masks.at(0.99), walked.masks.at(1), walked.accepts.at(0.99),
+      walked.accepts.at(1), walked.rollbacks.at(0.99), cold_us);
   std::fflush(stdout);
 }
 
@@ -203,14 +217,120 @@ Rules schema(std::string_view text) {
   return std::move(*rules);
 }
 
+// A list of strings of 1,000 different values.
+std::string enum_schema() {
+  std::string values;
+  for (int i = 0; i < 1000; ++i)
+    fmt::format_to(std::back_inserter(values), "{}\"{}-{}\"", i == 0 ? "" : ",", "item", i * 7919 % 100003);
+  return fmt::format(R"({{"type": "array", "minItems": 500, "items": {{"enum": [{}]}}}})", values);
+}
+
+// Three alternatives at each of `levels` levels.
+std::string any_of_schema(int levels) {
+  std::string inner = R"({"type": "string"})";
+  for (int i = 0; i < levels; ++i) {
+    inner = fmt::format(
+        R"({{"anyOf": [{{"type": "object", "properties": {{"a{0}": {1}}}, "required": ["a{0}"]}}, {{"type": "object", "properties": {{"b{0}": {1}, "n": {{"type": "number"}}}}, "required": ["b{0}", "n"]}}, {{"type": "array", "items": {{"type": "integer"}}}}]}})",
+        i, inner);
+  }
+  return fmt::format(R"({{"type": "array", "minItems": 500, "items": {}}})", inner);
+}
+
+// A record of many strings, each with a length of its own.
+std::string lengths_schema(int count) {
+  std::string properties, required;
+  for (int i = 0; i < count; ++i) {
+    fmt::format_to(std::back_inserter(properties), R"({}"p{}": {{"type": "string", "maxLength": {}}})",
+                   i == 0 ? "" : ",", i, 100 + 37 * i);
+    fmt::format_to(std::back_inserter(required), R"({}"p{}")", i == 0 ? "" : ",", i);
+  }
+  return fmt::format(R"({{"type": "object", "properties": {{{}}}, "required": [{}]}})", properties, required);
+}
+
+// Optional members may come in one order only, but any of them may be next.
+std::string optional_schema(int count) {
+  std::string properties;
+  for (int i = 0; i < count; ++i)
+    fmt::format_to(std::back_inserter(properties), R"({}"property_{}": {{"type": "string"}})",
+                   i == 0 ? "" : ",", i);
+  return fmt::format(
+      R"({{"type": "array", "minItems": 500, "items": {{"type": "object", "properties": {{{}}}}}}})",
+      properties);
+}
+
+constexpr const char* kExpressions = R"gbnf(
+root ::= (expr "=" ws term "\n")+
+expr ::= term ([-+*/] term)*
+term ::= ident | num | "(" ws expr ")" ws
+ident ::= [a-z] [a-z0-9_]* ws
+num ::= [0-9]+ ws
+ws ::= [ \t\n]*
+)gbnf";
+
+constexpr const char* kCode = R"gbnf(
+root ::= declaration*
+declaration ::= dataType identifier "(" parameter? ")" "{" statement* "}"
+dataType ::= "int" ws | "float" ws | "char" ws
+identifier ::= [a-zA-Z_] [a-zA-Z_0-9]*
+parameter ::= dataType identifier
+statement ::= dataType identifier ws "=" ws expression ";" | identifier ws "=" ws expression ";" | identifier ws "(" argList? ")" ";" | "return" ws expression ";" | "while" "(" condition ")" "{" statement* "}" | "for" "(" forInit ";" ws condition ";" ws forUpdate ")" "{" statement* "}" | "if" "(" condition ")" "{" statement* "}" ("else" "{" statement* "}")? | singleLineComment | multiLineComment
+forInit ::= dataType identifier ws "=" ws expression | identifier ws "=" ws expression
+forUpdate ::= identifier ws "=" ws expression
+condition ::= expression relationOperator expression
+relationOperator ::= "<=" | "<" | "==" | "!=" | ">=" | ">"
+expression ::= term (("+" | "-") term)*
+term ::= factor (("*" | "/") factor)*
+factor ::= identifier | number | unaryTerm | funcCall | parenExpression
+unaryTerm ::= "-" factor
+funcCall ::= identifier "(" argList? ")"
+parenExpression ::= "(" ws expression ws ")"
+argList ::= expression ("," ws expression)*
+number ::= [0-9]+
+singleLineComment ::= "//" [^\n]* "\n"
+multiLineComment ::= "/*" ([^*] | "*" [^/])* "*/"
+ws ::= [ \t\n]+
+)gbnf";
+
+// Each letter may begin a word of its own or not: as many readings as there are ways to cut the text.
+constexpr const char* kAmbiguous = R"gbnf(
+root ::= item+
+item ::= word | word word | "(" item+ ")"
+word ::= [a-z]+ | [a-z]+ " "
+)gbnf";
+
+void run_hard(const std::shared_ptr<const Vocabulary>& vocabulary) {
+  measure("enum of 1,000", vocabulary, schema(enum_schema()));
+  measure("any of, 5 deep", vocabulary, schema(any_of_schema(5)));
+  measure("pattern", vocabulary, schema(R"({"type": "array", "minItems": 500, "items": {"type": "string",
+      "pattern": "^([A-Z][a-z]+)( [A-Z][a-z]+){0,5}, (19|20)\\d{2}-[0-1]\\d$"}})"));
+  measure("unanchored pattern", vocabulary,
+          schema(R"({"type": "array", "minItems": 500, "items": {"type": "string", "pattern": "ab.*c+d"}})"));
+  measure(
+      "pattern of ideographs", vocabulary,
+      schema(
+          R"({"type": "array", "minItems": 500, "items": {"type": "string", "pattern": "^[\u4e00-\u9fff]{1,40}$"}})"));
+  measure("maxLength 100,000", vocabulary,
+          schema(R"({"type": "string", "minLength": 3000, "maxLength": 100000})"));
+  measure("40 lengths", vocabulary, schema(lengths_schema(40)));
+  measure("100 optional members", vocabulary, schema(optional_schema(100)));
+  measure("expressions", vocabulary, kExpressions);
+  measure("code", vocabulary, kCode);
+  measure("ambiguous words", vocabulary, kAmbiguous);
+  measure("repeated options", vocabulary, "root ::= (\"a\"? \"b\"? [c-z]?){0,100000}");
+  measure("nested repetitions", vocabulary, "root ::= (([a-z]{0,1000} \" \"){0,1000} \"\\n\"){0,1000}");
+  measure("texts of many scripts", vocabulary,
+          "root ::= ([\u0400-\u04FF]+ | [\u4E00-\u9FFF]+ | [^\\x00-\\x7F\u0400-\u04FF]+ | [ ,.])*");
+  measure("nested brackets", vocabulary, "root ::= \"[\" (root | [^\\[\\]])* \"]\"");
+}
+
 void run() {
   Clock::time_point begin = Clock::now();
   const auto vocabulary = synthetic_vocabulary();
   fmt::print("vocabulary of {}: {:.0f} ms, tree {:.1f} MiB\n", vocabulary->size(), us_since(begin) / 1000,
              static_cast<double>(vocabulary->trie().memory_bytes()) / (1 << 20));
-  fmt::print("{:<22} {:>7} {:>10} {:>10} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "grammar",
+  fmt::print("{:<22} {:>7} {:>10} {:>10} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}\n", "grammar",
              "states", "compile ms", "masks ms", "MiB", "steps", "p50 us", "p99 us", "max us", "accept",
-             "its max", "rollback");
+             "its max", "rollback", "unprepared");
   measure("any JSON object", vocabulary, rules_of_any_object());
   measure("record", vocabulary,
           schema(R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer",
@@ -239,6 +359,7 @@ void run() {
   measure("tools, parameters", vocabulary,
           rules_of_tools(tools, {.format = ToolFormat::kParameters, .choice = ToolChoice::kRequired})->rules);
   measure("strata bench", vocabulary, kBenchGrammar);
+  run_hard(vocabulary);
   measure("strata bench, its model", vocabulary_of_synthetic_models(), kBenchGrammar);
 }
 

@@ -23,6 +23,16 @@ bothMessages("case 31: a message has every field of its type", async (ask) => {
   assert.ok(message.usage.output_tokens > 0);
 });
 
+test("timings stand beside the final usage, whole and streamed", async () => {
+  const request = { ...defaults, max_tokens: 3, messages: violin };
+  const whole = await anthropic.messages.create(request);
+  assert.equal(whole.timings.predicted_n, whole.usage.output_tokens);
+  for await (const event of await anthropic.messages.create({ ...request, stream: true })) {
+    assert.equal("timings" in event, event.type === "message_delta");
+    if (event.type === "message_delta") assert.equal(event.timings.predicted_n, event.usage.output_tokens);
+  }
+});
+
 bothMessages("a question is answered as in the other dialect", async (ask) => {
   const { choices } = await openai.chat.completions.create({ ...defaults, messages: violin });
   assert.equal(await ask.text(violin), choices[0].message.content);

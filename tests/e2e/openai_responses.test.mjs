@@ -30,6 +30,7 @@ bothResponses("case 27: a response has every field of its type", async (ask) => 
   assert.ok(usage.input_tokens > 0 && usage.output_tokens > 0);
   assert.ok(usage.input_tokens_details.cached_tokens >= 0);
   assert.equal(usage.output_tokens_details.reasoning_tokens, 0);
+  assert.equal(response.timings.predicted_n, usage.output_tokens);
 });
 
 bothResponses("case 27: a string is one message, and says what chat says", async (ask) => {
