@@ -122,6 +122,7 @@ struct Gateway::Impl {
   std::shared_ptr<obs::Metrics> metrics = std::make_shared<obs::Metrics>(obs::Labels{});
   std::unique_ptr<GatewayProbe> probe = std::make_unique<GatewayProbe>(*metrics);
   std::unique_ptr<ConversationProbe> conversations = std::make_unique<ConversationProbe>(*metrics);
+  std::unique_ptr<RequestLog> request_log;  // nullptr: none is kept
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<actor::ActorSystem> workers = std::make_unique<actor::ActorSystem>(kWorkerThreads);
   std::unique_ptr<EngineClient> engine;
@@ -139,6 +140,20 @@ struct Gateway::Impl {
   GatewayStatus known_status;  // guarded by status_mutex
   EngineState engine_state;    // HTTP thread
   AdmissionView queue;         // HTTP thread
+
+  Status open_request_log() {
+    const config::Settings& settings = *options.settings;
+    if (settings.gateway_request_log().empty()) return {};
+    RequestLogOptions log{.path = settings.gateway_request_log().string(),
+                          .content = settings.gateway_request_log_content().value == "on"};
+    log.bytes_max = settings.gateway_request_log_bytes_max().bytes.value_or(log.bytes_max);
+    auto& dropped = metrics->counter("strata_request_log_dropped_total",
+                                     "Requests that are not in the request log: the disk is slow or full.");
+    auto opened = RequestLog::open(std::move(log), dropped);
+    if (!opened) return fail(opened.error().code(), "gateway.request_log: {}", opened.error().message());
+    request_log = std::move(*opened);
+    return {};
+  }
 
   Status open_responses() {
     const config::Settings& settings = *options.settings;
@@ -180,6 +195,7 @@ struct Gateway::Impl {
                                       .conversations = conversations.get(),
                                       .admission = admission,
                                       .index = index,
+                                      .request_log = request_log.get(),
                                       .keeper = keeper,
                                       .limits = options.generation,
                                       .reuse = reuse_options(settings)};
@@ -237,6 +253,7 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options) {
   TRY(impl->model, load_model(settings));
   impl->options = std::move(options);
   impl->http = std::make_unique<HttpServer>(impl->options.http, *impl->probe);
+  TRY_OK(impl->open_request_log());
   TRY_OK(impl->open_responses());
   impl->wire();
   TRY(impl->address, impl->http->listen(settings.gateway_listen(),

@@ -462,6 +462,7 @@ void Generation::finish_choice(AnswerEnd end) {
   auto [finish, cause] = how_it_ended(end, *answer_);
   if (job_.return_reuse && reuse_) finish.reuse = reuse_->to_json();
   count_choice(cause);
+  note_answer();
   done_usage_ = usage();
   clock_.choice_ends(this->executor().now());
   done_usage_.timings = clock_.timings();
@@ -599,8 +600,36 @@ void Generation::close(Outcome outcome) {
                                         counted.prompt_tokens, counted.completion_tokens, reuse_ ? " " : "",
                                         reuse_ ? reuse_->log_text() : "",
                                         warnings > 0 ? fmt::format(" warnings={}", warnings) : ""));
+  log_request(outcome, counted);
   end_call();
   if (call_ == nullptr) release();
+}
+
+// As the model wrote it: a stream shows it in pieces, and keeps none.
+void Generation::note_answer() {
+  if (environment_.request_log == nullptr || !environment_.request_log->wants_content()) return;
+  spoken_.push_back(environment_.tokenizer->decode(tokens()));
+}
+
+void Generation::log_request(Outcome outcome, Usage counted) {
+  if (environment_.request_log == nullptr) return;
+  if (answer_ && spoken_.size() == choice_) note_answer();
+  const Time now = this->executor().now();
+  clock_.choice_ends(now);
+  counted.timings = clock_.timings();
+  const HttpRequest& request = exchange_->request();
+  RequestRecord record{.ended = std::chrono::system_clock::now(),
+                       .request_id = request.id,
+                       .endpoint = job_.endpoint,
+                       .key_hash = request.key_hash,
+                       .outcome = outcome,
+                       .status = exchange_->status(),
+                       .took = now - arrived_,
+                       .usage = counted,
+                       .reuse = reuse_header_};
+  if (environment_.request_log->wants_content())
+    record.content = RequestContent{.request = request.body, .answers = std::move(spoken_)};
+  environment_.request_log->add(std::move(record));
 }
 
 void Generation::end_call() {

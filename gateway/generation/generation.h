@@ -25,6 +25,7 @@
 #include "gateway/generation/timings.h"
 #include "gateway/http/exchange.h"
 #include "gateway/index/conversation_index.h"
+#include "gateway/request_log/request_log.h"
 #include "gateway/responses/response_keeper.h"
 #include "services/actor/actor.h"
 
@@ -52,6 +53,7 @@ struct GenerationEnvironment {
   ConversationProbe* conversations = nullptr;
   std::shared_ptr<Admission> admission;
   std::shared_ptr<ConversationIndex> index;
+  RequestLog* request_log = nullptr;            // nullptr: none is kept
   std::shared_ptr<ResponseKeeper> keeper = {};  // nullptr: responses are not stored
   GenerationLimits limits;
   ReuseOptions reuse;
@@ -149,6 +151,8 @@ class Generation : public actor::Actor {
   void write(std::string_view bytes);
   void finish_choice(AnswerEnd end);
   void count_choice(FinishCause cause);
+  void note_answer();
+  void log_request(Outcome outcome, Usage counted);
   void keep_best();
   void complete();
   void keep();
@@ -183,6 +187,7 @@ class Generation : public actor::Actor {
   std::vector<MeanLogprob> ratings_;  // of the choices
   Usage done_usage_;                  // of the choices that are complete
   std::string reuse_header_;          // of these, too
+  std::vector<std::string> spoken_;   // for the request log, if it wants what was said
 
   // The choice being answered
   uint32_t choice_ = 0;

@@ -203,7 +203,21 @@ void Service::refuse(Exchange& exchange, Endpoint endpoint, const ApiError& erro
   environment_.probe->request_done(endpoint, outcome);
   exchange.set_log_detail(fmt::format(" outcome={}", outcome_name(outcome)));
   exchange.respond(error_response(error, dialect_of(exchange.request().target)));
+  log_refusal(exchange, endpoint, error.status, outcome);
   drained_if_idle();
+}
+
+void Service::log_refusal(const Exchange& exchange, Endpoint endpoint, uint32_t status, Outcome outcome) {
+  RequestLog* log = environment_.request_log;
+  if (log == nullptr) return;
+  RequestRecord record{.ended = std::chrono::system_clock::now(),
+                       .request_id = exchange.request().id,
+                       .endpoint = endpoint,
+                       .key_hash = exchange.request().key_hash,
+                       .outcome = outcome,
+                       .status = status};
+  if (log->wants_content()) record.content = RequestContent{.request = exchange.request().body};
+  log->add(std::move(record));
 }
 
 // Takes no sequence: a busy or loading engine does not matter.

@@ -92,6 +92,7 @@ class Service : public actor::Actor {
   using MakeDocument = ApiResult<std::string> (Preparer::*)(const HttpRequest&) const;
   void write_document(std::shared_ptr<Exchange> exchange, MakeDocument make);
   void refuse(Exchange& exchange, Endpoint endpoint, const ApiError& error, Outcome outcome);
+  void log_refusal(const Exchange& exchange, Endpoint endpoint, uint32_t status, Outcome outcome);
   HttpResponse metrics_response() const;
   HttpResponse slots_response(std::string_view target);
   void state_changed();

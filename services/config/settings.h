@@ -393,6 +393,27 @@ struct Settings : PropertySet {
       {.applies = Applies::kRestartGateway, .example = "[https://app.example, http://localhost:3000]"},
       Words{},
       {.fault = origins_fault}};
+  Property<Path> gateway_request_log{
+      this,
+      "gateway.request_log",
+      "A file that gets a line of JSON for each request to a generating endpoint, without what was said, "
+      "readable by its user only; empty: none.",
+      {.applies = Applies::kRestartGateway, .example = "/var/log/strata/requests.jsonl"},
+      Path()};
+  Property<Size> gateway_request_log_bytes_max{
+      this,
+      "gateway.request_log_bytes_max",
+      "Size at which that file is renamed to FILE.1 and a new one begun; four older ones are kept. auto: "
+      "64MiB.",
+      {.unit = Unit::kBytes, .applies = Applies::kRestartGateway, .example = "16MiB"},
+      Size::automatic()};
+  Property<Choice> gateway_request_log_content{
+      this,
+      "gateway.request_log_content",
+      "on: its lines hold the requests' bodies and the answers' text, too.",
+      {.applies = Applies::kRestartGateway, .example = "off"},
+      Choice{"off"},
+      {.choices = {"off", "on"}}};
 
   // --- responses: /v1/responses
   Property<Choice> responses_store{this,
