@@ -4,6 +4,7 @@
 // Used by the window loop's thread only, except where a function says otherwise.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,6 +54,9 @@ struct DeviceRow {
   // the first layer that touches pages. If they never come the row's result means nothing, and that of other
   // sequences' rows is what it would have been. Null: they are there.
   const PagesGate* pages = nullptr;
+  // As capture() would do behind this row: into this slot. Between the rows of a sequence only where the
+  // device captures_within_windows().
+  std::optional<uint32_t> capture = {};
 };
 
 // The answer to a row with a SampleRequest.
@@ -88,6 +92,8 @@ class Device {
   // A prompt's bits do not depend on its cuts into windows as long as they lie at multiples of this from the
   // start of the sequence.
   virtual uint32_t prompt_multiple() const { return 1; }
+  // Otherwise a window has to end where a state is wanted.
+  virtual bool captures_within_windows() const { return false; }
   // The experts of the last window's rows: (layers, rows, k) in router order. Valid until the next
   // run_window().
   virtual std::span<const uint16_t> routed() const = 0;

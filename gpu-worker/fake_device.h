@@ -111,6 +111,11 @@ class FakeDevice final : public Device {
       if (row.pages != nullptr && !row.pages->wait().ok()) at(row.sequence).restored.reset();
       Sequence& sequence = settled(row.sequence);
       sequence.fed.push_back(row.token);
+      if (row.capture) {
+        const bool last = index + 1 == rows.size() || rows[index + 1].sequence != row.sequence;
+        CHECK(last || captures_within, "a state behind row {} of {}", index, rows.size());
+        capture(row.sequence, *row.capture);
+      }
       bool wants = row.sample.params != nullptr;
       window.push_back({row.sequence.index, row.token, row.is_prompt, wants, row.sample.position});
       if (!wants) continue;
@@ -131,6 +136,7 @@ class FakeDevice final : public Device {
     return next_status;
   }
   uint32_t prompt_multiple() const override { return multiple; }
+  bool captures_within_windows() const override { return captures_within; }
   // Two layers, two experts a token, told by the token.
   static std::vector<uint16_t> picks_of(int32_t token, uint32_t layer) {
     return {static_cast<uint16_t>((token + static_cast<int32_t>(layer)) % 8),
@@ -201,6 +207,7 @@ class FakeDevice final : public Device {
   std::function<void(uint32_t page)> on_write_page;  // before each, on the thread that writes
   int32_t breaks_at_token = 0;                       // logits after this token are not usable
   uint32_t multiple = 1;                             // what prompt_multiple() says
+  bool captures_within = true;
   Status next_status;
   StageSeconds stages{};
 

@@ -151,7 +151,8 @@ Result<SequenceId> KeptSequences::open(std::optional<SequenceId> spared, Patienc
   return id;
 }
 
-bool KeptSequences::checkpoint(SequenceId id, std::span<const int32_t> tokens, SnapshotKind kind) {
+std::optional<uint32_t> KeptSequences::checkpoint(SequenceId id, std::span<const int32_t> tokens,
+                                                  SnapshotKind kind) {
   Record& record = record_of(id);
   const auto count = static_cast<uint32_t>(tokens.size());
   CHECK(record.tokens.size() <= count, "a checkpoint behind {} tokens, {} are known", count,
@@ -161,16 +162,15 @@ bool KeptSequences::checkpoint(SequenceId id, std::span<const int32_t> tokens, S
   for (Checkpoint& made : checkpoints_) {
     if (made.owner == id && made.tokens == count) {
       made.used = begun_;
-      return true;
+      return std::nullopt;
     }
   }
   const std::optional<uint32_t> slot = free_slot();
-  if (!slot) return false;
+  if (!slot) return std::nullopt;
   changed_ = true;
-  device_.capture(id, *slot);
   checkpoints_.push_back(
       {.state = ++last_state_, .slot = *slot, .owner = id, .tokens = count, .kind = kind, .used = begun_});
-  return true;
+  return slot;
 }
 
 void KeptSequences::checkpoint_answer(SequenceId id, std::span<const int32_t> tokens) {
@@ -181,7 +181,7 @@ void KeptSequences::checkpoint_answer(SequenceId id, std::span<const int32_t> to
   changed_ |= std::erase_if(checkpoints_, [&](const Checkpoint& each) {
                 return each.owner == id && each.in_answer && each.tokens < latest && !slot_locked(each.slot);
               }) > 0;
-  checkpoint(id, tokens, SnapshotKind::kInterval);
+  if (const auto slot = checkpoint(id, tokens, SnapshotKind::kInterval)) device_.capture(id, *slot);
   const auto made = std::ranges::find_if(
       checkpoints_, [&](const Checkpoint& each) { return each.owner == id && each.tokens == tokens.size(); });
   if (made != checkpoints_.end()) made->in_answer = true;

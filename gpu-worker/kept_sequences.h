@@ -49,10 +49,14 @@ class KeptSequences {
   // What begin() would reuse.
   uint32_t known(std::span<const int32_t> tokens, const snapshot::Hash128& name_space);
 
-  // The sequence has read exactly `tokens`, and keeps a state of them. When all slots are taken the least
-  // valuable checkpoint goes. False: all slots are being copied.
-  bool checkpoint(SequenceId id, std::span<const int32_t> tokens, snapshot::SnapshotKind kind);
-  // The same within an answer, in case it is to end before what was generated: the last two are kept.
+  // The sequence has read exactly `tokens`, or will have in the window that is about to run, and keeps a
+  // state of them: in the slot that is told, where the caller lets it be captured before anything else
+  // happens. When all slots are taken the least valuable checkpoint goes, perhaps one that the same window is
+  // to make. Nothing: there is such a state already, or all slots are being copied.
+  std::optional<uint32_t> checkpoint(SequenceId id, std::span<const int32_t> tokens,
+                                     snapshot::SnapshotKind kind);
+  // Of what has been read of an answer, in case it is to end before what was generated: the last two are
+  // kept.
   void checkpoint_answer(SequenceId id, std::span<const int32_t> tokens);
 
   // The sequence runs no longer and has read exactly `tokens`; what it has read beyond prompt_tokens was

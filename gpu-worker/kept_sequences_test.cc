@@ -51,8 +51,9 @@ class KeptSequencesTest : public testing::Test {
       std::vector<RowChoice> choices;
       ASSERT_TRUE(device_.run_window({&row, 1}, choices).ok());
       for (const CheckpointWish& wish : wishes) {
-        if (wish.tokens == at + 1)
-          sequences_.checkpoint(begun.sequence, std::span(tokens).first(at + 1), wish.kind);
+        if (wish.tokens != at + 1) continue;
+        const auto slot = sequences_.checkpoint(begun.sequence, std::span(tokens).first(at + 1), wish.kind);
+        if (slot) device_.capture(begun.sequence, *slot);
       }
     }
     ASSERT_EQ(device_.fed(begun.sequence), tokens) << "the device has read exactly these";

@@ -235,7 +235,7 @@ void WindowScheduler::end_part(const Part& part, std::vector<RowChoice>::iterato
   }
   if (!pages_came(running, events)) return;
   running.fed += part.rows;
-  take_checkpoint(running);
+  take_answer_checkpoint(running);
   if (!part.decode && running.fed <= running.prompt_count) {
     events.push_back({running.generation->listener(), progress(running), {}});
   }
@@ -305,7 +305,7 @@ uint32_t WindowScheduler::chunk_rows(const Running& running) const {
   const bool in_prompt = running.fed < running.prompt_count;
   const uint32_t last = in_prompt ? running.prompt_count : static_cast<uint32_t>(running.tokens.size());
   const uint32_t end = std::min(last, running.fed + options_.prefill_chunk_tokens);
-  if (running.next_checkpoint < running.checkpoints.size() &&
+  if (!options_.device->captures_within_windows() && running.next_checkpoint < running.checkpoints.size() &&
       running.checkpoints[running.next_checkpoint].tokens <= end) {
     return running.checkpoints[running.next_checkpoint].tokens - running.fed;
   }
@@ -334,6 +334,7 @@ void WindowScheduler::add_rows(Running& running, uint32_t count, bool decode) {
     }
     rows_.push_back(row);
   }
+  plan_checkpoints(parts_.back());
 }
 
 WindowScheduler::Running* WindowScheduler::next_catching_up() {
@@ -396,17 +397,31 @@ std::vector<CheckpointWish> WindowScheduler::checkpoints_of(const Running& runni
   return wishes;
 }
 
-void WindowScheduler::take_checkpoint(Running& running) {
+// Those within the part's rows. They count as kept before they are there: nobody looks until the window is
+// over, and one that fails closes its sequences.
+void WindowScheduler::plan_checkpoints(const Part& part) {
+  Running& running = *part.running;
+  const std::span<DeviceRow> rows = std::span(rows_).subspan(part.first_row, part.rows);
+  for (; running.next_checkpoint < running.checkpoints.size(); ++running.next_checkpoint) {
+    const CheckpointWish& wish = running.checkpoints[running.next_checkpoint];
+    if (wish.tokens > running.fed + part.rows) return;
+    const auto slot =
+        sequences_.checkpoint(running.sequence, std::span(running.tokens).first(wish.tokens), wish.kind);
+    if (!slot) continue;
+    // With few slots an earlier one may have lost its own to this one.
+    for (DeviceRow& row : rows) {
+      if (row.capture == slot) row.capture.reset();
+    }
+    rows[wish.tokens - running.fed - 1].capture = slot;
+    running.kept = wish.tokens;
+  }
+}
+
+void WindowScheduler::take_answer_checkpoint(const Running& running) {
   const uint32_t every = running.generation->request().answer_checkpoint_tokens;
   if (every > 0 && running.fed > running.prompt_count && (running.fed - running.prompt_count) % every == 0) {
     sequences_.checkpoint_answer(running.sequence, std::span(running.tokens).first(running.fed));
   }
-  if (running.next_checkpoint == running.checkpoints.size()) return;
-  const CheckpointWish& wish = running.checkpoints[running.next_checkpoint];
-  if (wish.tokens != running.fed) return;
-  if (sequences_.checkpoint(running.sequence, std::span(running.tokens).first(running.fed), wish.kind))
-    running.kept = running.fed;
-  ++running.next_checkpoint;
 }
 
 PromptProgressed WindowScheduler::progress(const Running& running) {

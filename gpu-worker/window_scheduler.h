@@ -6,7 +6,7 @@
 // that is still catching up with its known tokens: prompt, then the part of the answer that was already sent
 // before a restart. Sequences that are catching up take turns, so that a long prompt delays nobody by more
 // than one chunk. What a sequence has read stays on the device when its answer ends, so that a request which
-// begins alike reads only the rest (kept_sequences.h); chunks end where a checkpoint is wanted.
+// begins alike reads only the rest (kept_sequences.h); checkpoints are taken on the way.
 //
 // A generation whose state is parked, or whose place is taken by a conversation that is not parked yet,
 // arrives: it waits for the copy while the others' windows go on. Of a parked state it waits for the fixed
@@ -127,7 +127,8 @@ class WindowScheduler {
   void arrive_again(Running& running, const Status& why);
   static PromptProgressed progress(const Running& running);
   std::vector<CheckpointWish> checkpoints_of(const Running& running) const;
-  void take_checkpoint(Running& running);
+  void plan_checkpoints(const Part& part);
+  void take_answer_checkpoint(const Running& running);
   // `state`: whether the device's state of the sequence is that of the tokens fed.
   enum class State { kGood, kUnknown };
   void end(Running& running, GenerationEvent event, std::vector<PostedEvent>& events,

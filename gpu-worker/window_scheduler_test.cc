@@ -275,27 +275,76 @@ TEST_F(WindowSchedulerTest, TheNextTurnReadsOnlyWhatIsNew) {
   }
 }
 
-TEST_F(WindowSchedulerTest, ChunksEndWhereACheckpointIsWanted) {
+// Whether the device captures states within windows.
+class CheckpointsOnTheWay : public WindowSchedulerTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Devices, CheckpointsOnTheWay, testing::Bool());
+
+TEST_P(CheckpointsOnTheWay, AreTakenWhereTheyAreWanted) {
+  const bool within = device_.captures_within = GetParam();
   GenerationRequest first = request(prompt_of(20), 2);
-  first.checkpoints = {{5, snapshot::SnapshotKind::kRoot}, {16, snapshot::SnapshotKind::kTurn}};
+  first.checkpoints = {{5, snapshot::SnapshotKind::kRoot},
+                       {7, snapshot::SnapshotKind::kTurn},
+                       {16, snapshot::SnapshotKind::kTurn}};
   const auto kept = admit(first);
   run_to_end();
   std::vector<std::size_t> sizes;
   for (const auto& rows : device_.windows) sizes.push_back(rows.size());
-  EXPECT_EQ(sizes, (std::vector<std::size_t>{5, 8, 3, 4, 1}));
+  EXPECT_EQ(sizes,
+            within ? (std::vector<std::size_t>{8, 8, 4, 1}) : (std::vector<std::size_t>{5, 2, 8, 1, 4, 1}));
   std::vector<uint32_t> said;  // behind how many tokens there is a state
   for (const GenerationEvent& event : kept.heard->events()) {
     if (const auto* progress = std::get_if<PromptProgressed>(&event)) said.push_back(progress->kept);
   }
-  EXPECT_EQ(said, (std::vector<uint32_t>{0, 5, 5, 16, 16}));
+  EXPECT_EQ(said,
+            within ? (std::vector<uint32_t>{0, 7, 16, 16}) : (std::vector<uint32_t>{0, 5, 7, 7, 16, 16}));
 
-  auto edited = prompt_of(16);
-  edited.insert(edited.end(), {700, 701});
-  auto second = admit(request(edited, 3));
+  // The last first: going back to one leaves nothing behind it.
+  for (const uint32_t known : {16U, 7U, 5U}) {
+    auto edited = prompt_of(known);
+    edited.insert(edited.end(), {700, 701});
+    auto second = admit(request(edited, 3));
+    run_to_end();
+    EXPECT_EQ(second.heard->tokens(), fake_answer(edited, 3));
+    EXPECT_EQ(second.heard->ended().prompt_tokens_reused, known);
+    EXPECT_EQ(second.heard->ended().source, ReuseSource::kCheckpoint);
+  }
+}
+
+// Three slots, and four wishes within one window: the slot of one goes to another before either is filled.
+TEST_F(WindowSchedulerTest, OfMoreCheckpointsThanSlotsInAWindowThoseStayThatSaveMost) {
+  GenerationRequest first = request(prompt_of(8), 1);
+  first.checkpoints = {{2, snapshot::SnapshotKind::kRoot},
+                       {3, snapshot::SnapshotKind::kTurn},
+                       {5, snapshot::SnapshotKind::kTurn},
+                       {7, snapshot::SnapshotKind::kTurn}};
+  admit(first);
   run_to_end();
-  EXPECT_EQ(second.heard->tokens(), fake_answer(edited, 3));
-  EXPECT_EQ(second.heard->ended().prompt_tokens_reused, 16u);
-  EXPECT_EQ(second.heard->ended().source, ReuseSource::kCheckpoint);
+  EXPECT_EQ(device_.windows.size(), 1u);
+  for (const auto& [tokens, known] : {std::pair(7U, 7U), {6U, 5U}, {4U, 2U}, {2U, 2U}}) {
+    auto edited = prompt_of(tokens);
+    edited.push_back(700);
+    auto second = admit(request(edited, 1));
+    run_to_end();
+    EXPECT_EQ(second.heard->tokens(), fake_answer(edited, 1));
+    EXPECT_EQ(second.heard->ended().prompt_tokens_reused, known) << tokens;
+  }
+}
+
+// What was to be captured in it is not there, and its slots are free.
+TEST_F(WindowSchedulerTest, OfAWindowThatFailedNothingIsKept) {
+  GenerationRequest first = request(prompt_of(8), 1);
+  first.checkpoints = {{3, snapshot::SnapshotKind::kTurn}, {5, snapshot::SnapshotKind::kTurn}};
+  device_.next_status = Status(Code::kInternal, "broken");
+  admit(first);
+  run_to_end();
+  device_.next_status = {};
+  auto second = admit(first);
+  run_to_end();
+  EXPECT_EQ(second.heard->ended().prompt_tokens_reused, 0u);
+  auto third = admit(request(prompt_of(6), 1));
+  run_to_end();
+  EXPECT_EQ(third.heard->ended().prompt_tokens_reused, 5u);
+  EXPECT_EQ(third.heard->tokens(), fake_answer(prompt_of(6), 1));
 }
 
 TEST_F(WindowSchedulerTest, TakesCheckpointsAtTheMultiplesThatTheDeviceAsksFor) {
@@ -308,7 +357,7 @@ TEST_F(WindowSchedulerTest, TakesCheckpointsAtTheMultiplesThatTheDeviceAsksFor) 
   run_to_end();
   std::vector<std::size_t> sizes;
   for (const auto& rows : device_.windows) sizes.push_back(rows.size());
-  EXPECT_EQ(sizes, (std::vector<std::size_t>{4, 8, 2}));
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{8, 6}));
   auto edited = prompt_of(7);
   edited.push_back(900);
   auto second = admit(request(edited, 1));

@@ -28,9 +28,10 @@ struct CheckpointOptions {
   // fixed multiples, a state between two cuts would let later chunks be cut elsewhere, and so change
   // rounding.
   uint32_t align_tokens = 1;
-  // What the engine reads at once; 0: any number. It ends a chunk at each position, and a chunk of a large
-  // model takes about the same time whatever its length (all missed experts are copied for it). So intervals
-  // lie where chunks end anyway, and there are no more positions than two and one for each full chunk.
+  // What the engine reads at once; 0: any number. On a GPU it ends a chunk at each position, and a chunk of a
+  // large model takes about the same time whatever its length (all missed experts are copied for it). So
+  // intervals lie where chunks end anyway, and there are no more positions than two and one for each full
+  // chunk.
   uint32_t chunk_tokens = 0;
   // The state at reused_tokens stays. A sequence that goes on from its own end takes that state along, and
   // then a place right behind it is worth keeping.

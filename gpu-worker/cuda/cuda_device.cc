@@ -668,6 +668,9 @@ Status CudaDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   impl.options.workers->window_over();
   check_gpu(status);
   impl.advance(rows);
+  for (const DeviceRow& row : rows) {
+    if (row.capture) capture(row.sequence, *row.capture);  // the last row of its sequence
+  }
   impl.say("sampling on the host");
   check_gpu(impl.choose(rows, choices));
   impl.count_uses(rows);

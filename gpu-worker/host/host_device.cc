@@ -132,6 +132,8 @@ HostDevice::HostDevice(const HostDeviceOptions& options, shm::Segment arena, shm
   }
   layout_ = StateLayout(host_state_arrays(options.weights->config, *pool_.front().state));
   slots_.resize(options.plan.checkpoint_slots * layout_.fixed_bytes());
+  for (uint32_t index = 0; index < options.plan.checkpoint_slots; ++index)
+    slot_states_.push_back(host_fixed_state(options.weights->config, layout_, slot(index).data()));
   rows_.reserve(options.plan.window_rows_max);
   row_is_prompt_.reserve(options.plan.window_rows_max);
   forward_.override_routing(options.routing);
@@ -228,7 +230,8 @@ Status HostDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
     rows_.push_back({.sequence = pooled(row.sequence).state.get(),
                      .token = row.token,
                      .want_logits = wants,
-                     .routing_sequence = routing_sequence(row.sequence)});
+                     .routing_sequence = routing_sequence(row.sequence),
+                     .capture = row.capture ? &slot_states_.at(*row.capture) : nullptr});
     row_is_prompt_.push_back(row.is_prompt ? 1 : 0);
     wanted += wants ? 1 : 0;
   }

@@ -39,6 +39,7 @@ class HostDevice final : public Device {
   Result<SequenceId> open_sequence() override;
   void close_sequence(SequenceId id) override;
   Status run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) override;
+  bool captures_within_windows() const override { return true; }
   std::span<const uint16_t> routed() const override;
   void capture(SequenceId from, uint32_t slot) override;
   void restore(SequenceId to, uint32_t slot, uint32_t tokens) override;
@@ -83,7 +84,8 @@ class HostDevice final : public Device {
   model::Sampler sampler_;
   std::vector<Pooled> pool_;
   StateLayout layout_;
-  std::vector<std::byte> slots_;  // (checkpoint slots, fixed part)
+  std::vector<std::byte> slots_;                // (checkpoint slots, fixed part)
+  std::vector<model::FixedState> slot_states_;  // the same memory
 
   // One window; memory is kept.
   std::vector<model::WindowRow> rows_;

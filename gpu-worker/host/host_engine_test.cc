@@ -10,6 +10,7 @@
 #include "gpu-worker/constraint_maker.h"
 #include "gpu-worker/fake_device.h"
 #include "gpu-worker/host/host_device.h"
+#include "gpu-worker/state_names.h"
 #include "gpu-worker/window_loop.h"
 #include "services/gguf/gguf_file.h"
 #include "services/grammar/json_schema.h"
@@ -264,6 +265,51 @@ TEST(HostEngine, AWindowThatFailsLetsTheWorkersSleep) {
   EXPECT_EQ((*worker)->board.header().window_open, 0U);
 }
 
+// Of two sequences, and where a window ends as well.
+TEST(HostEngine, CapturesWithinAWindowWhatAWindowThatEndsThereLeaves) {
+  Engine engine("0", 2);
+  HostDevice& device = engine.device();
+  ASSERT_GE(device.checkpoint_slots(), 3u);
+  const Tokens tokens = prompt_of(16, 31);
+  const auto slot = [&](uint32_t index) {
+    std::vector<std::byte> bytes(device.state_layout().fixed_bytes());
+    EXPECT_TRUE(device.read_slot(index, bytes).ok());
+    // What a tail of raw keys does not count is left from before (services/model/forward_test.cc compares
+    // that, too).
+    for (const StateLayout::Part& part : device.state_layout().fixed_parts()) {
+      if (part.name.starts_with(state_name::kBlockTail))
+        std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(part.offset), part.bytes, std::byte{0});
+    }
+    return bytes;
+  };
+  std::vector<RowChoice> choices;
+  const auto row = [&](SequenceId id, uint32_t at, std::optional<uint32_t> capture = {}) {
+    return DeviceRow{
+        .sequence = id, .token = tokens[at], .is_prompt = true, .sample = {}, .capture = capture};
+  };
+  const SequenceId one = must(device.open_sequence()), other = must(device.open_sequence());
+  std::vector<DeviceRow> rows;
+  for (uint32_t at = 0; at < 7; ++at)
+    rows.push_back(row(other, at, at == 6 ? std::optional(2u) : std::nullopt));
+  for (uint32_t at = 0; at < 9; ++at)
+    rows.push_back(row(one, at, at == 4 ? std::optional(0u) : std::nullopt));
+  ASSERT_TRUE(device.run_window(rows, choices).ok());
+  const auto within = slot(0), at_end = slot(2);
+  device.close_sequence(other);
+  device.capture(one, 1);
+  const auto behind = slot(1);
+
+  for (const auto& [count, expected] : {std::pair(5u, &within), {7u, &at_end}, {9u, &behind}}) {
+    const SequenceId alone = must(device.open_sequence());
+    rows.clear();
+    for (uint32_t at = 0; at < count; ++at) rows.push_back(row(alone, at));
+    ASSERT_TRUE(device.run_window(rows, choices).ok());
+    device.capture(alone, 1);
+    EXPECT_TRUE(slot(1) == *expected) << count;
+    device.close_sequence(alone);
+  }
+}
+
 const std::vector<std::string>& schemas() {
   static const std::vector<std::string> kSchemas = {
       R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer",
@@ -277,7 +323,9 @@ const std::vector<std::string>& schemas() {
           "required": ["inner"]})"};
   return kSchemas;
 }
-std::string gbnf_of(const std::string& schema) { return must(must(grammar::rules_of_schema(schema)).to_gbnf()); }
+std::string gbnf_of(const std::string& schema) {
+  return must(must(grammar::rules_of_schema(schema)).to_gbnf());
+}
 
 TEST(HostEngine, AnswersAreValidJsonOfTheirSchema) {
   Engine engine("0");

@@ -1,5 +1,6 @@
 #include "services/model/delta_net.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "services/model/row_kernels.h"
@@ -57,7 +58,11 @@ void DeltaNet::convolve(const DeltaNetWeights& weights, uint32_t layer, const Wi
                                                mixed_.data() + std::size_t{row} * channels);
                      });
   for (const Segment& segment : window.segments) {
-    append_history(segment, qkv_.data(), channels, history_rows, segment.sequence->delta[layer].conv.data());
+    std::vector<float>& history = segment.sequence->delta[layer].conv;
+    for_each_stretch(window, segment, [&](const Segment& stretch, const FixedState* captured) {
+      append_history(stretch, qkv_.data(), channels, history_rows, history.data());
+      if (captured != nullptr) std::ranges::copy(history, captured->layers[layer].conv);
+    });
   }
 }
 
@@ -85,8 +90,9 @@ void DeltaNet::recur(const DeltaNetWeights& weights, uint32_t layer, const Windo
     for (uint32_t item = begin; item < end; ++item) {
       const Segment& segment = window.segments[item / value_heads];
       const uint32_t head = item % value_heads;
-      float* state = segment.sequence->delta[layer].s.data() + std::size_t{head} * dim * dim;
-      for (uint32_t row = segment.row_begin; row < segment.row_begin + segment.row_count; ++row) {
+      const std::size_t state_at = std::size_t{head} * dim * dim;
+      float* state = segment.sequence->delta[layer].s.data() + state_at;
+      const auto step_row = [&](uint32_t row) {
         const float* mixed = mixed_.data() + std::size_t{row} * config_.qkv_dim();
         const std::size_t at = std::size_t{row} * value_heads + head;
         const float step = quant::softplus_f32(alpha_[at] + weights.dt_bias.data[head]);
@@ -101,7 +107,12 @@ void DeltaNet::recur(const DeltaNetWeights& weights, uint32_t layer, const Windo
                                   .out = out});
         rms_norm(out, weights.norm.data, config_.eps, dim, out);
         row_kernels().gate(out, 1.0f, gate_.data() + at * dim, dim);
-      }
+      };
+      for_each_stretch(window, segment, [&](const Segment& stretch, const FixedState* captured) {
+        for (uint32_t i = 0; i < stretch.row_count; ++i) step_row(stretch.row_begin + i);
+        if (captured != nullptr)
+          std::copy_n(state, std::size_t{dim} * dim, captured->layers[layer].s + state_at);
+      });
     }
   });
 }

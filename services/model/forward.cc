@@ -65,6 +65,7 @@ struct Forward::Impl {
         final_streams(std::size_t{rows_max} * config.stream_dim()) {
     if (config.ngram_layer >= 0) ngram.emplace(config, numerics, rows_max, parallel);
     window.segments.reserve(rows_max);
+    window.captures.reserve(rows_max);
     window.places.reserve(rows_max);
     window.tokens.reserve(rows_max);
     window.turns.resize(std::size_t{rows_max} * 2 * rope.pairs());
@@ -116,7 +117,7 @@ uint64_t Forward::bytes_needed(const ModelWeights& weights, uint32_t window_rows
   if (config.ngram_layer >= 0) row += NgramEmbedding::row_bytes(config);
   // Streams, inputs and outputs of blocks, and the rows' places.
   row += 2 * (uint64_t{config.stream_dim()} + config.hidden) * sizeof(float);
-  row += sizeof(RowPlace) + sizeof(int32_t) + sizeof(Segment) + sizeof(RoutingPlace) +
+  row += sizeof(RowPlace) + sizeof(int32_t) + sizeof(Segment) + sizeof(Capture) + sizeof(RoutingPlace) +
          config.rope.dims / 2 * 2 * sizeof(float) + config.experts_used * sizeof(uint16_t);
   // The input of a block in 8 bits, and beside it what its last product reads.
   const uint32_t inner = std::max({config.value_dim(), config.heads * config.head_dim, config.shared_width});
@@ -141,6 +142,7 @@ Status Forward::Impl::plan(std::span<const WindowRow> rows, std::size_t logit_co
                 config.vocab);
   }
   window.segments.clear();
+  window.captures.clear();
   window.places.clear();
   window.tokens.clear();
   routing_places.clear();
@@ -174,6 +176,7 @@ Status Forward::Impl::add_row(const WindowRow& row) {
   window.places.push_back(
       {.segment = static_cast<uint32_t>(window.segments.size()) - 1, .position = position});
   window.tokens.push_back(row.token);
+  if (row.capture != nullptr) window.captures.push_back({.row = index, .to = row.capture});
   routing_places.push_back({.sequence = row.routing_sequence, .position = position});
   return {};
 }

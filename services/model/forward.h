@@ -25,6 +25,8 @@ struct WindowRow {
   int32_t token = 0;
   bool want_logits = false;
   uint32_t routing_sequence = 0;  // a number of the sequence for a RoutingOverride
+  // Gets the state behind this row, but for keys, values and block keys; null: nobody wants it.
+  const FixedState* capture = nullptr;
 };
 
 // What a test or a trace wants to look at, called from the forward pass; null functions are skipped.

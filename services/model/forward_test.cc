@@ -114,6 +114,137 @@ TEST_F(ForwardTest, GivesLogitsOnlyForTheRowsThatWantThem) {
   EXPECT_TRUE(std::ranges::equal(row(out, 1), row(expected, 11)));
 }
 
+// Until the function returns, keys, values and block keys of what was read before may be anything.
+TEST_F(ForwardTest, TouchesPagesOnlyBehindTheFunctionThatBringsThem) {
+  const auto tokens = some_tokens(40, 13);
+  constexpr uint32_t kBefore = 26;
+  Parallel parallel(2);
+  Forward forward(*weights_, Numerics::kReproducible, kRowsMax, parallel);
+  LocalExperts experts(*weights_, Numerics::kReproducible);
+  SequenceState state(weights_->config, kCapacity);
+  const auto rows_of = [&](std::span<const int32_t> some) {
+    std::vector<WindowRow> rows;
+    for (const int32_t token : some) rows.push_back({.sequence = &state, .token = token});
+    rows.back().want_logits = true;
+    return rows;
+  };
+  std::vector<float> logits(weights_->config.vocab);
+  ASSERT_TRUE(forward.run(rows_of(std::span(tokens).first(kBefore)), experts, logits).ok());
+
+  // Some bytes that no float of a state is made of, and that no write may meet before its time.
+  constexpr float kNotThere = -1.25e30f;
+  const std::vector<AttentionState> pages = state.attention;
+  const auto not_there = [&](const std::vector<float>& values) {
+    return std::ranges::all_of(values, [](float value) { return value == kNotThere; });
+  };
+  for (AttentionState& layer : state.attention) {
+    for (std::vector<float>* part : {&layer.k, &layer.v, &layer.pooled}) std::ranges::fill(*part, kNotThere);
+  }
+  std::vector<uint32_t> layers_done;
+  ForwardObserver observer;
+  observer.streams = [&](uint32_t layer, uint32_t, const float*) { layers_done.push_back(layer); };
+  forward.observe(observer);
+  uint32_t calls = 0;
+  const auto first_attention =
+      static_cast<std::size_t>(std::ranges::find(weights_->config.layer_kinds, LayerKind::kAttention) -
+                               weights_->config.layer_kinds.begin());
+  ASSERT_GT(first_attention, 0u) << "the model has something to do in front of it";
+  ASSERT_TRUE(forward
+                  .run(rows_of(std::span(tokens).subspan(kBefore)), experts, logits, nullptr,
+                       [&] {
+                         ++calls;
+                         EXPECT_EQ(layers_done.size(), first_attention);
+                         for (const AttentionState& layer : state.attention)
+                           EXPECT_TRUE(not_there(layer.k) && not_there(layer.v) && not_there(layer.pooled));
+                         state.attention = pages;
+                       })
+                  .ok());
+  EXPECT_EQ(calls, 1u);
+  EXPECT_TRUE(std::ranges::equal(logits, row(alone(tokens), tokens.size() - 1)));
+
+  // Nothing is read, so nothing is waited for.
+  const auto must_not = [&] { ++calls; };
+  EXPECT_TRUE(forward.run({}, experts, {}, nullptr, must_not).ok());
+  const WindowRow bad{.sequence = &state, .token = -1};
+  EXPECT_FALSE(forward.run({&bad, 1}, experts, {}, nullptr, must_not).ok());
+  EXPECT_EQ(calls, 1u);
+}
+
+// A FixedState and its memory, with the sizes of `state`.
+struct OwnFixedState {
+  explicit OwnFixedState(const SequenceState& state) : copy(state) {
+    for (std::size_t layer = 0; layer < copy.delta.size(); ++layer) {
+      places.layers.push_back({.s = copy.delta[layer].s.data(),
+                               .conv = copy.delta[layer].conv.data(),
+                               .raw = copy.attention[layer].raw.data()});
+    }
+    places.ngram_conv = copy.ngram_conv.data();
+    places.ngram_context = copy.ngram_context.data();
+  }
+  SequenceState copy;
+  FixedState places;
+};
+
+void expect_same_fixed_part(const SequenceState& one, const SequenceState& other) {
+  for (std::size_t layer = 0; layer < one.delta.size(); ++layer) {
+    EXPECT_EQ(one.delta[layer].s, other.delta[layer].s) << "layer " << layer;
+    EXPECT_EQ(one.delta[layer].conv, other.delta[layer].conv) << "layer " << layer;
+    EXPECT_EQ(one.attention[layer].raw, other.attention[layer].raw) << "layer " << layer;
+  }
+  EXPECT_EQ(one.ngram_conv, other.ngram_conv);
+  EXPECT_EQ(one.ngram_context, other.ngram_context);
+}
+
+// Against a state that ends behind the row. Another sequence in the window is captured, too, and the cuts
+// meet the ends of blocks, of histories and of the window.
+TEST_F(ForwardTest, CapturesStatesWithinAWindow) {
+  const auto tokens = some_tokens(40, 11), others = some_tokens(7, 12);
+  for (const uint32_t threads : {1u, 3u}) {
+    Parallel parallel(threads);
+    Forward forward(*weights_, Numerics::kReproducible, kRowsMax, parallel);
+    LocalExperts experts(*weights_, Numerics::kReproducible);
+    const auto read = [&](SequenceState& state, std::span<const int32_t> some) {
+      std::vector<WindowRow> rows;
+      for (const int32_t token : some) rows.push_back({.sequence = &state, .token = token});
+      ASSERT_TRUE(forward.run(rows, experts, {}).ok());
+    };
+    SequenceState state(weights_->config, kCapacity), other(weights_->config, kCapacity);
+    read(state, std::span(tokens).first(3));
+    const std::vector<uint32_t> cuts = {3,  4,  5, 8,
+                                        19, 31, 40};  // tokens in front of each; the first is read before
+    std::vector<OwnFixedState> captured;
+    captured.reserve(cuts.size());  // their places stay
+    for (std::size_t i = 0; i < cuts.size(); ++i) captured.emplace_back(state);
+    OwnFixedState of_other(other);
+    std::vector<WindowRow> rows;
+    for (uint32_t i = 0; i < others.size(); ++i)
+      rows.push_back(
+          {.sequence = &other, .token = others[i], .capture = i == 4 ? &of_other.places : nullptr});
+    for (uint32_t i = 3; i < tokens.size(); ++i) rows.push_back({.sequence = &state, .token = tokens[i]});
+    for (std::size_t i = 1; i < cuts.size(); ++i)
+      rows[others.size() + cuts[i] - 3 - 1].capture = &captured[i].places;
+    ASSERT_TRUE(forward.run(rows, experts, {}).ok());
+    for (std::size_t i = 1; i < cuts.size(); ++i) {
+      SCOPED_TRACE(cuts[i]);
+      SequenceState expected(weights_->config, kCapacity);
+      // Cut alike: keys in a tail that no longer count are those of the cut before.
+      uint32_t from = 0;
+      for (const uint32_t to : cuts) {
+        if (to > cuts[i]) break;
+        read(expected, std::span(tokens).subspan(from, to - from));
+        from = to;
+      }
+      expect_same_fixed_part(captured[i].copy, expected);
+    }
+    expect_same_fixed_part(captured.back().copy, state);
+    SequenceState expected(weights_->config, kCapacity);
+    read(expected, std::span(others).first(5));
+    expect_same_fixed_part(of_other.copy, expected);
+    read(expected, std::span(others).subspan(5));
+    expect_same_fixed_part(other, expected);
+  }
+}
+
 // An override that says what the router says, or something else.
 class ListedRouting final : public RoutingOverride {
  public:

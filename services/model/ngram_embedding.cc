@@ -93,10 +93,13 @@ void NgramEmbedding::look_up(const NgramWeights& weights, const Window& window) 
   });
   for (const Segment& segment : window.segments) {
     auto& history = segment.sequence->ngram_context;
-    const uint32_t fresh = std::min(segment.row_count, before);
-    std::move(history.begin() + fresh, history.end(), history.begin());
-    const auto last = window.tokens.begin() + segment.row_begin + segment.row_count;
-    std::copy(last - fresh, last, history.end() - fresh);
+    for_each_stretch(window, segment, [&](const Segment& stretch, const FixedState* captured) {
+      const uint32_t fresh = std::min(stretch.row_count, before);
+      std::move(history.begin() + fresh, history.end(), history.begin());
+      const auto last = window.tokens.begin() + stretch.row_begin + stretch.row_count;
+      std::copy(last - fresh, last, history.end() - fresh);
+      if (captured != nullptr) std::ranges::copy(history, captured->ngram_context);
+    });
   }
 }
 
@@ -143,7 +146,11 @@ void NgramEmbedding::convolve(const NgramWeights& weights, const Window& window,
                        }
                      });
   for (const Segment& segment : window.segments) {
-    append_history(segment, conv_input_.data(), width, history_rows, segment.sequence->ngram_conv.data());
+    std::vector<float>& history = segment.sequence->ngram_conv;
+    for_each_stretch(window, segment, [&](const Segment& stretch, const FixedState* captured) {
+      append_history(stretch, conv_input_.data(), width, history_rows, history.data());
+      if (captured != nullptr) std::ranges::copy(history, captured->ngram_conv);
+    });
   }
 }
 

@@ -22,6 +22,18 @@ struct DeltaNetState {      // one recurrent layer
   std::vector<float> conv;  // (K1-1, channels), oldest first
 };
 
+// Where the parts of a state are copied to that change with every token: all but keys, values and block keys,
+// which no later token changes. Sizes are those of the state's own arrays.
+struct FixedState {
+  struct Layer {
+    float *s = nullptr, *conv = nullptr;  // of a recurrent layer
+    float* raw = nullptr;                 // of an attention layer with an indexer
+  };
+  std::vector<Layer> layers;  // (layers)
+  float* ngram_conv = nullptr;
+  int32_t* ngram_context = nullptr;
+};
+
 class SequenceState {
  public:
   // Allocates for `capacity_tokens` tokens; zero state. Growing later is not possible.

@@ -179,14 +179,16 @@ void SparseAttention::finish_blocks(const AttentionWeights& weights, uint32_t la
     }
   });
   for (const Segment& segment : window.segments) {
-    const uint32_t end = segment.position + segment.row_count;
-    const uint32_t tail_begin = std::max(end / block * block, segment.position);
-    AttentionState& state = segment.sequence->attention[layer];
-    for (uint32_t position = tail_begin; position < end; ++position) {
-      const float* raw =
-          indexer_keys_.data() + std::size_t{segment.row_begin + position - segment.position} * dim;
-      std::memcpy(state.raw.data() + std::size_t{position % block} * dim, raw, row_bytes);
-    }
+    std::vector<float>& tail = segment.sequence->attention[layer].raw;
+    for_each_stretch(window, segment, [&](const Segment& stretch, const FixedState* captured) {
+      const uint32_t end = stretch.position + stretch.row_count;
+      for (uint32_t position = std::max(end / block * block, stretch.position); position < end; ++position) {
+        const float* raw =
+            indexer_keys_.data() + std::size_t{stretch.row_begin + position - stretch.position} * dim;
+        std::memcpy(tail.data() + std::size_t{position % block} * dim, raw, row_bytes);
+      }
+      if (captured != nullptr) std::ranges::copy(tail, captured->layers[layer].raw);
+    });
   }
 }
 

@@ -26,14 +26,39 @@ struct RowPlace {
   uint32_t position = 0;
 };
 
+// The state behind a row is wanted, too.
+struct Capture {
+  uint32_t row = 0;
+  const FixedState* to = nullptr;
+};
+
 struct Window {
   std::vector<Segment> segments;
-  std::vector<RowPlace> places;  // (rows)
-  std::vector<int32_t> tokens;   // (rows)
-  std::vector<float> turns;      // (rows, 2, pairs): Rope::turn_at of each row's position
+  std::vector<Capture> captures;  // rising rows
+  std::vector<RowPlace> places;   // (rows)
+  std::vector<int32_t> tokens;    // (rows)
+  std::vector<float> turns;       // (rows, 2, pairs): Rope::turn_at of each row's position
 
   uint32_t rows() const { return static_cast<uint32_t>(places.size()); }
 };
+
+// body(stretch, captured): the segment cut behind every row whose state is wanted; `captured` says where it
+// is to go, null behind a last stretch that nobody wants. Who moves a state on stretch by stretch, and copies
+// in between, leaves what as many windows would have left.
+template <class Body>
+void for_each_stretch(const Window& window, const Segment& segment, const Body& body) {
+  const uint32_t end = segment.row_begin + segment.row_count;
+  Segment stretch = segment;
+  for (const Capture& capture : window.captures) {
+    if (capture.row < segment.row_begin || capture.row >= end) continue;
+    stretch.row_count = capture.row + 1 - stretch.row_begin;
+    body(stretch, capture.to);
+    stretch.position += stretch.row_count;
+    stretch.row_begin += stretch.row_count;
+  }
+  stretch.row_count = end - stretch.row_begin;
+  if (stretch.row_count > 0) body(stretch, static_cast<const FixedState*>(nullptr));
+}
 
 // The input of tap i (of `taps`, `dilation` positions apart, the last one at the row itself) for row `row` of
 // a segment: from the window, or from the history kept in the state, (history rows, width), oldest first.
