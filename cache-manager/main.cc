@@ -17,6 +17,7 @@
 #include "cache-manager/snapshots/snapshot_service.h"
 #include "cache-manager/window_watch.h"
 #include "services/actor/actor_system.h"
+#include "services/expert/thread_plan.h"
 #include "services/gguf/gguf_file.h"
 #include "services/model/record_checksum.h"
 #include "services/obs/log.h"
@@ -125,6 +126,7 @@ int64_t unix_time_ms() {
 
 Status run(const rpc::ProcessContext& context) {
   const config::Settings& settings = *context.settings;
+  expert::stay_off_expert_cpus(settings);
   // A predecessor that was killed left its memory behind.
   if (const uint32_t removed = shm::remove_segments_of_dead_owners(context.run_id); removed > 0)
     obs::info("snapshots", "removed {} shared-memory segments of dead processes", removed);

@@ -131,6 +131,7 @@ void ExpertJob::bind_input(const shm::Board& board, const shm::BoardRequest& req
   const uint64_t row_bytes = geometry_.activation_row_bytes();
   if (request.activations == shm::ActivationKind::kQ8) {
     q8_input_ = quant::Activations::from_q8(rows, request.tokens, geometry_.hidden, row_bytes);
+    q8_input_->freeze();
     input_ = &*q8_input_;
     return;
   }
@@ -139,6 +140,7 @@ void ExpertJob::bind_input(const shm::Board& board, const shm::BoardRequest& req
   // Where one of gate and up is quantized and the other is not, both forms are needed. The rule is the same
   // on both sides, and so are the bits.
   if (needs_q8(*layer_, numerics_)) f32_input_.ensure_q8();
+  f32_input_.freeze();
   input_ = &f32_input_;
 }
 

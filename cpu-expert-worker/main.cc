@@ -67,6 +67,7 @@ Status run(const rpc::ProcessContext& context) {
   // Where cores are short, time awake is not free.
   if (!settings.cpu_experts_park_after_us().number && !plan.wait.yield)
     plan.wait.park_after_us = shm::park_after_us(plan.wait.park_after_us, wake_cost);
+  expert::stay_off_expert_cpus(settings);
 
   const std::string model_name = settings.model_name().empty() ? experts.config.name : settings.model_name();
   const std::string worker = fmt::format("cpu{}", index);

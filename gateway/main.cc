@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "gateway/gateway.h"
+#include "services/expert/thread_plan.h"
 #include "services/rpc/process_main.h"
 #include "services/rpc/server.h"
 
@@ -32,6 +33,7 @@ void fill_status(const gateway::Gateway& gateway, v1::GetStatusResponse& respons
 }
 
 Status run(const rpc::ProcessContext& context) {
+  expert::stay_off_expert_cpus(*context.settings);
   gateway::GatewayOptions options;
   options.settings = context.settings.get();
   options.run_dir = context.run_dir;

@@ -19,6 +19,7 @@ struct DeviceSurroundings {
   std::string run_id;
   sys::Topology topology;
   shm::WaitPolicy wait;                       // of the window loop for whatever computes
+  std::vector<uint32_t> other_cpus = {};      // for threads that mostly sleep; empty: anywhere
   ExpertWorkers* workers = nullptr;           // outlives the device
   model::RoutingOverride* routing = nullptr;  // likewise; null: the router chooses
 };

@@ -194,8 +194,11 @@ Status run(const rpc::ProcessContext& context) {
   TRY(const auto device, factory->create({.run_id = context.run_id,
                                           .topology = topology,
                                           .wait = window_loop.wait,
+                                          .other_cpus = expert::plan_other_threads(settings, topology),
                                           .workers = &workers,
                                           .routing = routing.get()}));
+  // The device's own threads compute for workers that are lost, on their CPUs.
+  expert::stay_off_expert_cpus(settings);
   auto metrics =
       std::make_shared<obs::Metrics>(obs::Labels{{"model", loaded.model_name}, {"worker", "gpu0"}});
   const snapshot::StateIdentity identity = state_identity({.model_fingerprint = loaded.fingerprint,

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "services/obs/log.h"
 #include "services/sys/cpus.h"
 
 namespace strata::gpu_worker::cuda {
@@ -14,8 +15,10 @@ constexpr uint32_t kIdlePauses = 100;
 
 }  // namespace
 
-BoardTender::BoardTender(MappedBoards& boards, const shm::WaitPolicy& wait)
-    : boards_(boards), wait_(wait), thread_([this] { run(); }) {}
+BoardTender::BoardTender(MappedBoards& boards, const shm::WaitPolicy& wait, std::span<const uint32_t> cpus)
+    : boards_(boards),
+      wait_(wait),
+      thread_([this, own = std::vector<uint32_t>(cpus.begin(), cpus.end())] { run(own); }) {}
 
 BoardTender::~BoardTender() {
   {
@@ -43,8 +46,12 @@ uint32_t BoardTender::end() {
   return pairs_;
 }
 
-void BoardTender::run() {
+void BoardTender::run(const std::vector<uint32_t>& cpus) {
   sys::name_this_thread("boards");
+  if (!cpus.empty()) {
+    const Status kept = sys::keep_this_thread_on(cpus);
+    if (!kept.ok()) obs::warn("boards", "{}; the thread runs where it likes", kept.message());
+  }
   std::unique_lock lock(mutex_);
   uint32_t idle = 0;
   while (!stopping_) {

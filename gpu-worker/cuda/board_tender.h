@@ -6,7 +6,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "gpu-worker/cuda/mapped_boards.h"
 
@@ -14,8 +16,9 @@ namespace strata::gpu_worker::cuda {
 
 class BoardTender {
  public:
-  // `boards` outlives this; between begin() and end() nobody else uses it.
-  BoardTender(MappedBoards& boards, const shm::WaitPolicy& wait);
+  // `boards` outlives this; between begin() and end() nobody else uses it. The thread stays on `cpus`, if
+  // there are any: it wakes a thousand times a second, and is not to interrupt those whom it looks after.
+  BoardTender(MappedBoards& boards, const shm::WaitPolicy& wait, std::span<const uint32_t> cpus);
   ~BoardTender();
   BoardTender(const BoardTender&) = delete;
   BoardTender& operator=(const BoardTender&) = delete;
@@ -28,7 +31,7 @@ class BoardTender {
   uint32_t end();
 
  private:
-  void run();
+  void run(const std::vector<uint32_t>& cpus);
 
   MappedBoards& boards_;
   const shm::WaitPolicy wait_;

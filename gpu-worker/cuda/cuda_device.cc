@@ -231,7 +231,7 @@ Status CudaDevice::Impl::allocate() {
                                                  .workers = options.workers,
                                                  .substitute = &substitute}));
   boards = std::make_unique<MappedBoards>(std::move(mapped));
-  tender = std::make_unique<BoardTender>(*boards, options.wait);
+  tender = std::make_unique<BoardTender>(*boards, options.wait, options.other_cpus);
   return {};
 }
 

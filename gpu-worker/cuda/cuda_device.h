@@ -24,6 +24,7 @@ struct CudaDeviceOptions {
   ExpertWorkers* workers = nullptr;  // outlives the device
   model::RoutingOverride* routing = nullptr;  // outlives the device; null: the router chooses
   shm::WaitPolicy wait = {.yield = true};     // how the window loop waits for the device
+  std::vector<uint32_t> other_cpus = {};      // for threads that mostly sleep; empty: anywhere
   // Windows of up to so many rows become graphs, at most so many at a time.
   uint32_t graph_rows_max = 32;
   uint32_t graphs_max = 24;

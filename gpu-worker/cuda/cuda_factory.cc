@@ -23,7 +23,8 @@ class CudaFactory final : public DeviceFactory {
                                                .run_id = around.run_id,
                                                .workers = around.workers,
                                                .routing = around.routing,
-                                               .wait = around.wait}));
+                                               .wait = around.wait,
+                                               .other_cpus = around.other_cpus}));
     return device;
   }
 

@@ -4,6 +4,8 @@
 #include <charconv>
 
 #include "services/base/limits.h"
+#include "services/obs/log.h"
+#include "services/sys/cpus.h"
 
 namespace strata::expert {
 namespace {
@@ -173,6 +175,30 @@ WindowLoopPlan plan_window_loop(const config::Settings& settings, const sys::Top
   if (!(settings.cpu_experts_pin() == "off")) plan.cpu = planner.window_loop_cpu();
   plan.wait = {.yield = !plan.cpu, .park_after_us = park_after_us(settings)};
   return plan;
+}
+
+std::vector<uint32_t> plan_other_threads(const config::Settings& settings, const sys::Topology& topology) {
+  if (settings.device_type() == "host") return {};
+  const std::optional<uint32_t> window_loop = plan_window_loop(settings, topology).cpu;
+  if (!window_loop) return {};
+  std::vector<uint32_t> rest = topology.preferred();
+  std::erase(rest, *window_loop);
+  for (uint32_t index = 0; index < worker_count(settings, topology); ++index) {
+    for (const uint32_t cpu : plan_threads(settings, index, topology).cpus) std::erase(rest, cpu);
+  }
+  std::ranges::sort(rest);
+  return rest;
+}
+
+void stay_off_expert_cpus(const config::Settings& settings) {
+  const std::vector<uint32_t> cpus = plan_other_threads(settings, sys::machine_topology());
+  if (cpus.empty()) return;
+  const Status kept = sys::keep_this_thread_on(cpus);
+  if (kept.ok()) {
+    obs::info("main", "threads that do not compute stay on CPU {}", fmt::join(cpus, ","));
+  } else {
+    obs::warn("main", "{}; threads may get in each other's way", kept.message());
+  }
 }
 
 uint32_t host_device_threads(const config::Settings& settings, const sys::Topology& topology) {

@@ -43,6 +43,15 @@ struct WindowLoopPlan {
 };
 WindowLoopPlan plan_window_loop(const config::Settings& settings, const sys::Topology& topology);
 
+// CPUs for everything else that runs beside a GPU: the gateway, the cache manager, threads of gRPC. A thread
+// of theirs that takes an expert thread's CPU for 50 us makes a whole layer wait so long, and where nearly
+// all CPUs are busy the scheduler does not look far for a free one. Empty: anywhere (the host device; nobody
+// is pinned; no CPU is left).
+std::vector<uint32_t> plan_other_threads(const config::Settings& settings, const sys::Topology& topology);
+
+// Keeps the calling thread and those that it starts from now on there.
+void stay_off_expert_cpus(const config::Settings& settings);
+
 // Threads of the host device: device.threads, or as many CPUs as can be busy. By default it does not leave
 // the workers' cores free: what is not experts runs when they have nothing to do, and is most of the work.
 uint32_t host_device_threads(const config::Settings& settings, const sys::Topology& topology);

@@ -103,6 +103,24 @@ TEST_F(ThreadPlanTest, LeavesAnotherCoreWhereTheGatewayHasNoSiblingToRunOn) {
   EXPECT_EQ(plan(0, machine("core:8 pu:1")).threads, 7U) << "few cores: none to spare";
 }
 
+TEST_F(ThreadPlanTest, KeepsEverythingElseOffTheExpertsAndTheWindowLoop) {
+  device("cuda", 0);
+  const auto others = [&](const sys::Topology& topology) { return plan_other_threads(settings_, topology); };
+  EXPECT_EQ(others(machine(kSixteenCores)), range(15, 16));
+  EXPECT_EQ(others(machine(kSixteenCoresWithSiblings)), range(1, 32, 2));
+  EXPECT_EQ(others(machine(kTwoNodes)), range(1, 128, 2)) << "of all workers";
+  EXPECT_TRUE(others(machine("core:8 pu:1")).empty()) << "none is left: anywhere";
+  EXPECT_TRUE(others(machine(kSixteenCores, {.cpu_quota = 2.5})).empty()) << "nobody is pinned";
+  settings_.cpu_experts_workers.set(0);
+  EXPECT_TRUE(others(machine(kSixteenCores)).empty());
+  settings_.cpu_experts_workers.set(1);
+  settings_.cpu_experts_pin.set(config::Choice{"off"});
+  EXPECT_TRUE(others(machine(kSixteenCores)).empty());
+  settings_.cpu_experts_pin.set(config::Choice{"auto"});
+  device("host", 4);
+  EXPECT_TRUE(others(machine(kSixteenCores)).empty());
+}
+
 TEST_F(ThreadPlanTest, UsesSiblingsOnlyWhenToldSoManyThreads) {
   device("host", 16);
   const ThreadPlan by_itself = plan(0, machine(kSixteenCoresWithSiblings));

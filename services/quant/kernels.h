@@ -26,6 +26,7 @@ struct ProductArgs {
   uint32_t row_begin = 0;
   uint32_t row_end = 0;
   uint32_t tokens = 0;                // up to kTokensPerCall
+  uint64_t version = 0;               // Activations::version()
   const Q8Row* q8 = nullptr;          // (tokens), for product_q8
   const float* const* f32 = nullptr;  // (tokens), for product_f32
   float* const* y = nullptr;          // (tokens), each at row 0

@@ -1,5 +1,7 @@
 #include "services/quant/matrix.h"
 
+#include <atomic>
+
 #include "services/base/check.h"
 #include "services/quant/kernels.h"
 
@@ -51,6 +53,12 @@ void Activations::rebind(const float* x, uint32_t tokens, uint32_t cols, std::si
   tokens_ = tokens;
   cols_ = cols;
   q8_ = nullptr;
+  version_ = 0;
+}
+
+void Activations::freeze() {
+  static std::atomic<uint64_t> last{0};
+  version_ = last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 void Activations::ensure_q8() {

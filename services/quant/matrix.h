@@ -70,6 +70,11 @@ class Activations {
   // stops allocating.
   void rebind(const float* x, uint32_t tokens, uint32_t cols, std::size_t stride);
 
+  // Says that the rows stay as they are until rebind(), so that threads may keep what their kernels make of
+  // them: the rows of an expert are computed in many small products with one input.
+  void freeze();
+  uint64_t version() const { return version_; }  // 0: not frozen; else no others of the process have it
+
   uint32_t tokens() const { return tokens_; }
   uint32_t cols() const { return cols_; }
   bool has_f32() const { return x_ != nullptr; }
@@ -87,6 +92,7 @@ class Activations {
   uint32_t cols_ = 0;
   const std::byte* q8_ = nullptr;
   std::size_t q8_stride_ = 0;
+  uint64_t version_ = 0;
   std::vector<std::byte> owned_;
 };
 

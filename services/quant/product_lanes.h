@@ -203,8 +203,12 @@ void product_lanes(const ProductArgs& args) {
   const uint32_t blocks = units / F::kUnits;
   // A tile that is not full may be read as if it were.
   const std::size_t records = std::size_t{args.tokens} * units + kTileTokens;
-  auto* x = static_cast<ActivationUnit*>(activation_scratch(records * sizeof(ActivationUnit)));
-  for (uint32_t t = 0; t < args.tokens; t += kTileTokens) {
+  static const char form = 0;  // its address
+  const ActivationScratch scratch =
+      activation_scratch(records * sizeof(ActivationUnit),
+                         {.version = args.tokens == 1 ? args.version : 0, .row = args.q8->q, .form = &form});
+  auto* x = static_cast<ActivationUnit*>(scratch.memory);
+  for (uint32_t t = 0; t < args.tokens && !scratch.prepared; t += kTileTokens) {
     const uint32_t count = args.tokens - t < kTileTokens ? args.tokens - t : kTileTokens;
     prepare_tile<F>(args.q8 + t, count, units, x + std::size_t{t} * units);
   }

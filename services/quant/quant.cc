@@ -47,6 +47,7 @@ void multiply_tokens(const Matrix& w, const Activations& x, std::size_t count, u
                            .row_begin = row_begin,
                            .row_end = row_end,
                            .tokens = static_cast<uint32_t>(tokens),
+                           .version = x.version(),
                            .q8 = q8_rows,
                            .f32 = f32_rows,
                            .y = y_rows,

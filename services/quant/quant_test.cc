@@ -201,6 +201,45 @@ TEST(Multiply, TheMatrixScaleMultipliesTheProduct) {
   for (int row = 0; row < 10; ++row) EXPECT_EQ(scaled[row], plain[row] * 0.3f);
 }
 
+// Kernels may keep what they make of a frozen row, from product to product of a thread.
+TEST(Multiply, FrozenActivationsGiveTheSameBits) {
+  const auto product = [](const Case& c, const Activations& x, uint32_t token) {
+    std::vector<float> y(c.w.rows);
+    float* const out[] = {y.data()};
+    const uint32_t tokens[] = {token};
+    // In pieces, as threads take them; the last is a few rows, which other kernels compute.
+    for (uint32_t row = 0; row < c.w.rows; row += 24)
+      multiply(c.w, x, tokens, row, std::min(row + 24, c.w.rows), out, Numerics::kReproducible);
+    return y;
+  };
+  for (const TensorType type : tests::all_types()) {
+    if (!is_quantized(type)) continue;
+    SCOPED_TRACE(gguf::tensor_type_info(type).name);
+    const Case first(type, 52, 512, 2, 1), other(TensorType::kQ8_0, 40, 512, 2, 2), few(type, 5, 512, 2, 3);
+    Activations plain = first.activations(), frozen = first.activations();
+    plain.ensure_q8();
+    frozen.ensure_q8();
+    frozen.freeze();
+    const auto compare = [&] {
+      // Rows, types and matrices in turn: what was kept for one must not be taken for another.
+      for (const uint32_t token : {0U, 0U, 1U, 0U}) {
+        for (const Case* c : {&first, &other, &few, &first})
+          EXPECT_EQ(product(*c, frozen, token), product(*c, plain, token));
+      }
+    };
+    compare();
+    // The same memory with other numbers: rebound, and so another version.
+    const Case changed(type, 52, 512, 2, 4);
+    plain.rebind(changed.x.data(), 2, 512, 512);
+    frozen.rebind(changed.x.data(), 2, 512, 512);
+    EXPECT_EQ(frozen.version(), 0U);
+    plain.ensure_q8();
+    frozen.ensure_q8();
+    frozen.freeze();
+    compare();
+  }
+}
+
 TEST(Multiply, ThreadsMayShareTheActivations) {
   const Case c(TensorType::kQ4_K, 64, 512, 5, 12);
   Activations x = c.activations();

@@ -12,11 +12,14 @@ struct alignas(64) CacheLine {
 
 }  // namespace
 
-void* activation_scratch(std::size_t bytes) {
+ActivationScratch activation_scratch(std::size_t bytes, const PreparedRow& row) {
   thread_local std::vector<CacheLine> memory;
+  thread_local PreparedRow held;
   const std::size_t lines = (bytes + sizeof(CacheLine) - 1) / sizeof(CacheLine);
   if (memory.size() < lines) memory.resize(lines);
-  return memory.data();
+  const bool prepared = row.version != 0 && row == held;
+  held = row;
+  return {memory.data(), prepared};
 }
 
 }  // namespace strata::quant

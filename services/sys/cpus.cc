@@ -3,11 +3,14 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <thread>
 
+#include "services/base/check.h"
 #include "services/sys/errno_status.h"
 
 namespace strata::sys {
@@ -30,16 +33,20 @@ std::vector<uint32_t> allowed_cpus() {
   return cpus;
 }
 
-Status pin_this_thread(uint32_t cpu) {
-  const std::size_t cpus_max = std::max<std::size_t>(1024, cpu + 1);
+Status pin_this_thread(uint32_t cpu) { return keep_this_thread_on({&cpu, 1}); }
+
+Status keep_this_thread_on(std::span<const uint32_t> cpus) {
+  CHECK(!cpus.empty());
+  const std::size_t cpus_max = std::max<std::size_t>(1024, std::ranges::max(cpus) + 1);
   std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus_max),
                                                        [](cpu_set_t* s) { CPU_FREE(s); });
   const std::size_t set_bytes = CPU_ALLOC_SIZE(cpus_max);
   CPU_ZERO_S(set_bytes, set.get());
-  CPU_SET_S(cpu, set_bytes, set.get());
+  for (const uint32_t cpu : cpus) CPU_SET_S(cpu, set_bytes, set.get());
   const int error = pthread_setaffinity_np(pthread_self(), set_bytes, set.get());
   if (error != 0)
-    return fail(errno_code(error), "cannot pin a thread to CPU {}: {}", cpu, std::strerror(error));
+    return fail(errno_code(error), "cannot pin a thread to CPU {}: {}", fmt::join(cpus, ","),
+                std::strerror(error));
   return {};
 }
 

@@ -3,6 +3,7 @@
 // respected).
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ std::vector<uint32_t> cpus_by_preference();
 uint32_t allowed_core_count();
 // Pins the calling thread; failure is reported, never fatal.
 Status pin_this_thread(uint32_t cpu);
+// Neither this thread nor those that it starts from now on leave these CPUs, unless they are pinned.
+Status keep_this_thread_on(std::span<const uint32_t> cpus);
 void name_this_thread(const std::string& name);  // 15 characters at most
 
 // Memory that may still be used: MemAvailable or what the cgroup (v1, v2) leaves, whichever is less.

@@ -190,7 +190,9 @@ uint32_t Topology::fast_core_count(uint32_t node) const {
   return static_cast<uint32_t>(fast > 0 ? fast : std::ranges::count(cores, node, &Core::node));
 }
 
-Topology machine_topology() {
+namespace {
+
+Topology look_at_machine() {
   const std::vector<uint32_t> allowed = allowed_cpus();
   Topology result;
   const HwlocTopology topology = new_topology();
@@ -199,6 +201,13 @@ Topology machine_topology() {
   add_unknown_cpus(result, allowed);
   result.cpu_quota = cpu_quota();
   return result;
+}
+
+}  // namespace
+
+const Topology& machine_topology() {
+  static const Topology topology = look_at_machine();
+  return topology;
 }
 
 Result<Topology> synthetic_topology(const std::string& notation, const SyntheticOptions& options) {

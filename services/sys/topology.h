@@ -35,8 +35,9 @@ struct Topology {
   uint32_t fast_core_count(uint32_t node) const;
 };
 
-// This machine as this process may use it. Where hwloc knows nothing, every allowed CPU is a core.
-Topology machine_topology();
+// This machine as this process may use it: as it was when the process first asked, before it kept threads on
+// some of the CPUs. Where hwloc knows nothing, every allowed CPU is a core.
+const Topology& machine_topology();
 
 // A made-up machine in hwloc's synthetic notation ("pack:2 numa:1 l3:4 core:8 pu:2"), for tests of whatever
 // plans with a topology. allowed: CPUs of the process, empty: all. slow_cpus: CPUs of E-cores.
