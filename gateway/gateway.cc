@@ -19,6 +19,7 @@
 #include "services/gguf/gguf_file.h"
 #include "services/model/model_config.h"
 #include "services/obs/log.h"
+#include "services/sys/file_limit.h"
 
 namespace strata::gateway {
 
@@ -33,6 +34,8 @@ constexpr uint64_t kResponseBytesDefault = uint64_t{1} << 30;
 constexpr int64_t kSecondsOfDay = 24 * 60 * 60;
 // Bodies that may be parsed at the same time, beyond the requests that run or wait.
 constexpr uint32_t kRequestsBeingRead = 8;
+// Open files beside the connections: the links to the other processes, the model, the responses, threads.
+constexpr uint64_t kOtherFiles = 128;
 // After the last answer, for what is still in buffers.
 constexpr milliseconds kFlushGrace{500};
 
@@ -97,6 +100,18 @@ ResponseKeeper::Options keeper_options(const config::Settings& settings, const s
           .limits = {.bytes_max = settings.responses_bytes_max().bytes.value_or(kResponseBytesDefault),
                      .unused_s_max = settings.responses_unused_days_max() * kSecondsOfDay},
           .unix_time = unix_time};
+}
+
+uint32_t connections_max(const config::Settings& settings) {
+  const uint32_t wanted = settings.gateway_connections_max();
+  const uint64_t files = sys::raise_file_limit();
+  const uint64_t room = files > 2 * kOtherFiles ? files - kOtherFiles : files / 2;
+  if (wanted <= room) return wanted;
+  obs::warn("gateway",
+            "gateway.connections_max is {}, but this process may open {} files: {} connections at most. "
+            "LimitNOFILE= of a unit and ulimits of a container raise the limit",
+            wanted, files, room);
+  return static_cast<uint32_t>(room);
 }
 
 // What never changes while the process runs.
@@ -245,7 +260,9 @@ Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options) {
   const config::Settings& settings = *options.settings;
+  options.http.connections_max = connections_max(settings);
   options.http.body_bytes_max = settings.gateway_body_bytes_max();
+  options.http.request_timeout = milliseconds(settings.gateway_request_timeout_ms());
   options.http.idle_timeout = milliseconds(settings.gateway_idle_timeout_ms());
   options.generation.keepalive = milliseconds(settings.gateway_keepalive_ms());
   auto impl = std::make_unique<Impl>();
@@ -256,10 +273,12 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options) {
   TRY_OK(impl->open_request_log());
   TRY_OK(impl->open_responses());
   impl->wire();
-  TRY(impl->address, impl->http->listen(settings.gateway_listen(),
-                                        [service = impl->service](std::shared_ptr<Exchange> exchange) {
-                                          service->serve(std::move(exchange));
-                                        }));
+  TRY(impl->address,
+      impl->http->listen(
+          settings.gateway_listen(),
+          {.screen = [service = impl->service](Exchange& exchange) { return service->screen(exchange); },
+           .serve = [service = impl->service](
+                        std::shared_ptr<Exchange> exchange) { service->serve(std::move(exchange)); }}));
   impl->service->set_address(impl->address);
   impl->update_status();
   tell(impl->index, ConversationIndex::Start{});

@@ -17,7 +17,7 @@ struct GatewayOptions {
   const config::Settings* settings = nullptr;  // must outlive the gateway
   std::string run_dir = {};
   std::string config_hash = {};
-  HttpOptions http = {};             // the body limit and the idle timeout come from the settings
+  HttpOptions http = {};             // all but the write timeout comes from the settings
   GenerationLimits generation = {};  // the keep-alive interval comes from the settings
 };
 

@@ -60,6 +60,93 @@ TEST_F(AccessTest, EveryPathButHealthWantsOneOfTheKeys) {
   EXPECT_EQ(post(kChat, chat(), kOne).status, 200);
 }
 
+// The header of a request whose body is still to come.
+std::string head(std::string_view path, std::string_view headers, std::string_view host = "127.0.0.1") {
+  return fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n{}\r\n", path, host, headers);
+}
+
+TEST_F(AccessTest, WithoutAKeyNoBodyIsWaitedFor) {
+  use_keys();
+  start();
+  for (const char* framing : {"Content-Length: 10000000\r\n", "Transfer-Encoding: chunked\r\n"}) {
+    RawClient client(port_);
+    client.send(head(kChat, framing));
+    RawResponse refused = client.response();
+    EXPECT_EQ(refused.status, 401) << framing;
+    EXPECT_EQ(refused.headers["connection"], "close") << framing;
+    EXPECT_TRUE(client.closed()) << framing;
+  }
+  EXPECT_THAT(send("GET", "/metrics", kOne).body,
+              HasSubstr("\nstrata_http_responses_total{code=\"401\"} 2\n"));
+}
+
+TEST_F(AccessTest, AClientThatSendsItsWholeBodyFirstCanReadTheRefusal) {
+  use_keys();
+  start();
+  RawClient client(port_);
+  const std::string body(8 << 20, 'x');
+  client.request("POST", kChat, body);
+  EXPECT_EQ(client.response().status, 401);
+  EXPECT_TRUE(client.closed());
+}
+
+TEST_F(AccessTest, BehindAShortRefusedBodyTheConnectionGoesOn) {
+  use_keys();
+  start();
+  RawClient client(port_);
+  const std::string body = chat();
+  for (int i = 0; i < 2; ++i) {
+    client.send(head(kChat, fmt::format("Content-Length: {}\r\n", body.size())));
+    RawResponse refused = client.response();
+    EXPECT_EQ(refused.status, 401);
+    EXPECT_FALSE(refused.headers.contains("connection"));
+    client.send(body);
+  }
+  client.request("POST", kChat, body, kOne);
+  EXPECT_EQ(client.response().status, 200);
+}
+
+TEST_F(AccessTest, WhatTheHeaderDecidesIsSaidInsteadOfContinue) {
+  use_keys();
+  start();
+  constexpr const char* kExpect = "Content-Length: 200\r\nExpect: 100-continue\r\n";
+  struct Case {
+    std::string head;
+    int status;
+  };
+  const Case cases[] = {
+      {head(kChat, kExpect), 401},
+      {head(kChat, std::string(kExpect) + "x-api-key: wrong\r\n"), 401},
+      {head(kChat, std::string(kExpect) + kOne, "evil.example"), 403},
+      {head(kChat, std::string(kExpect) + kOne + "Origin: https://evil.example\r\n"), 403},
+      {head("/v1/nothing", std::string(kExpect) + kOne), 404},
+      {head("/v1/models", std::string(kExpect) + kOne), 405},
+      {head(kChat, std::string(kOne) + "Content-Length: 99999999999\r\nExpect: 100-continue\r\n"), 413},
+      {head(kChat, std::string(kExpect) + kOne + "Content-Type: text/plain\r\n"), 415},
+  };
+  for (const Case& c : cases) {
+    RawClient client(port_);
+    client.send(c.head);
+    RawResponse refused = client.response();
+    EXPECT_EQ(refused.status, c.status) << c.head;
+    EXPECT_EQ(refused.headers["connection"], "close") << "the body may still come: " << c.head;
+    EXPECT_TRUE(client.closed()) << c.head;
+  }
+  EXPECT_TRUE(engine_->seen().empty());
+}
+
+TEST_F(AccessTest, ARightKeyIsToldToContinue) {
+  use_keys();
+  start();
+  RawClient client(port_);
+  const std::string body = chat();
+  client.send(
+      head(kChat, fmt::format("{}Content-Length: {}\r\nExpect: 100-Continue\r\n", kOne, body.size())));
+  EXPECT_EQ(client.response().status, 100);
+  client.send(body);
+  EXPECT_EQ(client.response().status, 200);
+}
+
 TEST_F(AccessTest, KeysOfTheFileCountToo) {
   const std::string path = run_dir_ + "/keys";
   std::ofstream(path) << config::hash_secret("key-three").text() << "\n";
@@ -86,8 +173,31 @@ TEST_F(AccessTest, OneKeyNeverGoesOnFromWhatAnotherHasSent) {
   ASSERT_EQ(seen.size(), 3u);
   EXPECT_EQ(seen[0].name_space, key_namespace(config::hash_secret("key-one").text()).bytes());
   EXPECT_EQ(seen[1].name_space, key_namespace(config::hash_secret("key-two").text()).bytes());
-  EXPECT_EQ(seen[1].reused_tokens, 0u) << "the other key's conversation";
   EXPECT_EQ(seen[2].name_space, seen[0].name_space);
+  for (const auto& call : seen) EXPECT_EQ(call.shared_prompt_tokens, 0u) << "unless the operator says so";
+}
+
+// With what would have been found under another key, so that finding nothing means something.
+TEST_F(AccessTest, APrefixIsFoundUnderItsOwnKeyOnlyAndTheOtherIsToldNothingOfIt) {
+  use_keys();
+  start();
+  const auto ask = [this](std::string_view more, const char* key) {
+    constexpr std::string_view kText =
+        "one two three four five six seven eight nine ten eleven twelve "
+        "thirteen fourteen fifteen sixteen seventeen eighteen";
+    RawResponse response =
+        post("/v1/completions", fmt::format(R"({{"prompt":"{}{}","max_tokens":1}})", kText, more), key);
+    EXPECT_EQ(response.status, 200) << response.body;
+    return response.headers["x-strata-reuse"];
+  };
+  ask("", kOne);
+  ASSERT_TRUE(until([&] { return engine_->states() == 1; }));
+  const std::string other = ask(" and more", kTwo);
+  EXPECT_THAT(other, AllOf(HasSubstr("reused=0 "), HasSubstr("not_more=new at=0"))) << other;
+  EXPECT_EQ(engine_->seen().back().reused_tokens, 0u);
+  const std::string own = ask(" and less", kOne);
+  EXPECT_THAT(own, Not(HasSubstr("reused=0 "))) << own;
+  EXPECT_GT(engine_->seen().back().reused_tokens, 16u);
 }
 
 TEST_F(AccessTest, AKeyThatFloodsDoesNotHoldUpAnother) {

@@ -7,7 +7,6 @@
 // there. The stub answers at once, so all of it is added by the gateway, the sockets and gRPC.
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +26,7 @@
 #include "gateway/testing/raw_client.h"
 #include "services/base/check.h"
 #include "services/base/limits.h"
+#include "services/sys/file_limit.h"
 #include "services/sys/process.h"
 
 namespace strata::gateway {
@@ -157,10 +157,7 @@ std::string report(const Options& options, uint32_t idle, const Measured& measur
 }
 
 int run(const Options& options) {
-  rlimit files{};
-  getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
+  sys::raise_file_limit();
   std::string run_dir = (std::filesystem::temp_directory_path() / "strata-gateway-load-XXXXXX").string();
   CHECK(mkdtemp(run_dir.data()) != nullptr);
   int pipe_ends[2];

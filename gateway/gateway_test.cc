@@ -377,6 +377,40 @@ TEST_F(GatewayTest, TakesChunkedBodiesAndExpectContinue) {
   EXPECT_EQ(expecting.response().status, 200);
 }
 
+TEST_F(GatewayTest, OldClientsAreNotToldToContinue) {
+  start();
+  RawClient client(port_);
+  const std::string body = chat();
+  client.send(fmt::format("POST {} HTTP/1.0\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n{}", kChat,
+                          body.size(), body));
+  EXPECT_EQ(client.response().status, 200);
+}
+
+TEST_F(GatewayTest, OneConnectionTooManyIsClosedUntilAnotherEnds) {
+  settings_.gateway_connections_max.set(16);
+  start();
+  const auto served = [this](RawClient& client) {
+    client.request("GET", "/live");
+    return client.read_until("200 OK");
+  };
+  std::vector<std::unique_ptr<RawClient>> open;
+  // The polls of start() may not have been noticed to be gone yet.
+  ASSERT_TRUE(until([&] {
+    auto client = std::make_unique<RawClient>(port_);
+    if (served(*client)) open.push_back(std::move(client));
+    return open.size() == 16;
+  }));
+  RawClient one_more(port_);
+  EXPECT_TRUE(one_more.closed());
+  EXPECT_EQ(one_more.received(), "");
+  EXPECT_TRUE(served(*open.front())) << "the others are not disturbed";
+  open.pop_back();
+  EXPECT_TRUE(until([&] {
+    RawClient next(port_);
+    return served(next);
+  }));
+}
+
 TEST_F(GatewayTest, OldClientsGetBodiesThatEndWithTheConnection) {
   start();
   for (const char* version_and_headers : {"1.0\r\n", "1.1\r\nHost: localhost\r\nConnection: close\r\n"}) {
@@ -445,7 +479,7 @@ TEST_F(GatewayTest, MalformedRequestsGetAnErrorAndTheConnectionEnds) {
 
 TEST_F(GatewayTest, SlowSendersAndIdleConnectionsAreCut) {
   settings_.gateway_idle_timeout_ms.set(1000);
-  request_timeout_ = milliseconds(500);
+  settings_.gateway_request_timeout_ms.set(1000);
   start();
   RawClient idle(port_), slow_head(port_), slow_body(port_);
   slow_head.send("GET /health HTTP/1.1\r\nX-Slow: ");

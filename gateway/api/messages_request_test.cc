@@ -200,5 +200,52 @@ TEST(MessagesRequestTest, RefusesByName) {
       << "counting needs no cap";
 }
 
+// The same tools in either form: the same are offered, and what one dialect refuses the other refuses, too,
+// in the same words.
+TEST(MessagesRequestTest, RuleB25BothDialectsCheckToolsAlike) {
+  const std::string first = R"({"type":"object","properties":{"a":{"type":"string","pattern":"\\d+"}}})";
+  const std::string long_name(129, 'x');
+  struct Case {
+    std::string name, description, schema;
+    bool good = false;
+  };
+  for (const Case& c :
+       {Case{R"("f")", R"("F.")", first, true}, Case{R"("a.b:c/d-e_1")", "null", "null", true},
+        Case{R"("")", "null", first}, Case{R"("a b")", "null", first},
+        Case{"\"" + long_name + "\"", "null", first}, Case{"7", "null", first}, Case{"null", "null", first},
+        Case{R"("f")", "7", first}, Case{R"("f")", "null", "7"}, Case{R"("f")", "null", "[]"},
+        Case{R"("taken")", "null", first}}) {
+    auto chat_body = parse_body(fmt::format(
+        R"({{"messages":[{{"role":"user","content":"hi"}}],"tools":[{{"type":"function","function":{{"name":"taken"}}}},)"
+        R"({{"type":"function","function":{{"name":{},"description":{},"parameters":{}}}}}]}})",
+        c.name, c.description, c.schema));
+    ASSERT_TRUE(chat_body);
+    auto chat = parse_chat_request(*chat_body, 8192);
+    auto message =
+        with(fmt::format(R"("tools":[{{"name":"taken"}},{{"name":{},"description":{},"input_schema":{}}}])",
+                         c.name, c.description, c.schema));
+    ASSERT_EQ(chat.has_value(), c.good) << c.name << c.description << c.schema;
+    ASSERT_EQ(message.has_value(), c.good) << c.name << c.description << c.schema;
+    if (c.good) {
+      ASSERT_EQ(chat->tools.offered.size(), 2u);
+      const auto& one = chat->tools.offered[1].at("function");
+      const auto& other = message->tools.offered[1].at("function");
+      EXPECT_EQ(one.at("name"), other.at("name"));
+      if (c.schema != "null") {
+        EXPECT_EQ(one.at("parameters"), other.at("parameters"));
+      }
+      continue;
+    }
+    std::string words = chat.error().message;
+    const std::pair<std::string, std::string> kPlaces[] = {{"function.", ""}, {"parameters", "input_schema"}};
+    for (const auto& [theirs, ours] : kPlaces) {
+      for (std::size_t at = words.find(theirs); at != std::string::npos; at = words.find(theirs))
+        words.replace(at, theirs.size(), ours);
+    }
+    EXPECT_EQ(words, message.error().message);
+    EXPECT_EQ(message.error().status, 400u);
+  }
+}
+
 }  // namespace
 }  // namespace strata::gateway

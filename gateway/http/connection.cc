@@ -50,6 +50,9 @@ constexpr int kSendBufferBytes = 128 * 1024;
 // A refused client that is still sending gets this long to read why.
 constexpr milliseconds kLingerTime{2000};
 constexpr std::size_t kLingerBytesMax = std::size_t{64} << 20;
+// The body of a refused request is read and dropped up to this length; behind a longer one the connection
+// ends.
+constexpr uint64_t kSkippedBytesMax = 64 * 1024;
 constexpr milliseconds kHangUpPollInterval{250};
 
 struct Refusal {
@@ -105,9 +108,9 @@ class BeastConnection final : public Connection {
     socket_.set_option(tcp::no_delay(true), ignored);
     socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
     while (socket_.is_open() && !context_->stopping) {
-      std::optional<HttpRequest> request = co_await read_request();
-      if (!request) break;
-      const bool go_on = co_await answer(std::move(*request));
+      std::shared_ptr<Exchange> exchange = co_await read_request();
+      if (exchange == nullptr) break;
+      const bool go_on = co_await answer(std::move(exchange));
       if (!go_on) break;
     }
     deadline_.cancel();
@@ -122,13 +125,14 @@ class BeastConnection final : public Connection {
 
   // ---- reading
 
-  asio::awaitable<std::optional<HttpRequest>> read_request() {
+  // With its body, or with its response if the header was enough to refuse it. nullptr: the connection ends.
+  asio::awaitable<std::shared_ptr<Exchange>> read_request() {
     error_code error;
     arm_deadline(context_->options.idle_timeout);
     while (only_line_ends()) {
       const std::size_t read = co_await socket_.async_read_some(
           buffer_.prepare(kReadBytes), asio::redirect_error(asio::use_awaitable, error));
-      if (error) co_return std::nullopt;
+      if (error) co_return nullptr;
       buffer_.commit(read);
     }
     arm_deadline(context_->options.request_timeout);
@@ -136,19 +140,24 @@ class BeastConnection final : public Connection {
     parser_->header_limit(kHeaderBytesMax);
     parser_->body_limit(context_->options.body_bytes_max);
     error = co_await read_header();
-    if (!error && beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
-      static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-      co_await asio::async_write(socket_, asio::buffer(kContinue),
-                                 asio::redirect_error(asio::use_awaitable, error));
-    }
-    if (!error && !parser_->is_done()) {
-      co_await http::async_read(socket_, buffer_, *parser_, asio::redirect_error(asio::use_awaitable, error));
+    std::shared_ptr<Exchange> exchange;
+    if (!error) {
+      exchange = make_exchange();
+      if (auto refusal = context_->handlers.screen(*exchange)) {
+        if (!can_skip_body()) exchange->set_close_after();
+        exchange->respond(std::move(*refusal));
+        co_return exchange;
+      }
+      error = co_await read_body();
     }
     deadline_.cancel();
-    if (!error) co_return make_request();
+    if (!error) {
+      exchange->set_body(std::move(parser_->get().body()));
+      co_return exchange;
+    }
     if (auto refusal = refusal_of(error, context_->options.body_bytes_max))
       co_await refuse(std::move(*refusal));
-    co_return std::nullopt;
+    co_return nullptr;
   }
 
   // Old clients send a line end behind a body (RFC 9112, 2.2); it is dropped. True: there is nothing else
@@ -173,8 +182,37 @@ class BeastConnection final : public Connection {
     co_return error;
   }
 
-  HttpRequest make_request() {
-    auto message = parser_->release();
+  asio::awaitable<error_code> read_body() {
+    error_code error;
+    if (parser_->is_done()) co_return error;
+    if (expects_continue()) {
+      static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+      co_await asio::async_write(socket_, asio::buffer(kContinue),
+                                 asio::redirect_error(asio::use_awaitable, error));
+    }
+    if (!error) {
+      co_await http::async_read(socket_, buffer_, *parser_, asio::redirect_error(asio::use_awaitable, error));
+    }
+    co_return error;
+  }
+
+  // The client sends its body when it is told to, or after a while. HTTP/1.0 does not know it (RFC 9110,
+  // 10.1.1).
+  bool expects_continue() const {
+    const auto& message = parser_->get();
+    return message.version() >= 11 && beast::iequals(message[http::field::expect], "100-continue");
+  }
+
+  // Of a body that waits to be asked for nobody knows whether it will come.
+  bool can_skip_body() const {
+    if (parser_->is_done()) return true;
+    const auto length = parser_->content_length();
+    return length && *length <= kSkippedBytesMax && !expects_continue();
+  }
+
+  // From the header; the body is not there yet.
+  std::shared_ptr<Exchange> make_exchange() {
+    const auto& message = parser_->get();
     HttpRequest request;
     request.method = message.method_string();
     request.target = message.target();
@@ -185,13 +223,13 @@ class BeastConnection final : public Connection {
     }
     request.http_1_0 = message.version() < 11;
     request.keep_alive = message.keep_alive();
-    request.body = std::move(message.body());
     request.id = context_->next_request_id();
-    return request;
+    return std::make_shared<Exchange>(std::move(request), [weak = std::weak_ptr<BeastConnection>(self())] {
+      if (auto alive = weak.lock()) alive->wake();
+    });
   }
 
-  // The request could not be read, so nobody knows where the next one would begin: answer and close, but
-  // slowly, for a reset would take the answer from a client that is still sending.
+  // The request could not be read, so nobody knows where the next one would begin: answer and close.
   asio::awaitable<void> refuse(Refusal refusal) {
     HttpRequest request;
     request.target = parser_->get().target();  // empty if not even this could be read
@@ -208,6 +246,13 @@ class BeastConnection final : public Connection {
     error_code error;
     arm_deadline(kLingerTime);
     co_await asio::async_write(socket_, asio::buffer(out), asio::redirect_error(asio::use_awaitable, error));
+    if (!error) co_await linger();
+  }
+
+  // Closes slowly: a reset would take the response from a client that is still sending.
+  asio::awaitable<void> linger() {
+    error_code error;
+    arm_deadline(kLingerTime);
     socket_.shutdown(tcp::socket::shutdown_send, error);
     std::size_t drained = buffer_.size();
     buffer_.clear();
@@ -220,20 +265,31 @@ class BeastConnection final : public Connection {
   // ---- answering
 
   // False: the connection ends here.
-  asio::awaitable<bool> answer(HttpRequest request) {
+  asio::awaitable<bool> answer(std::shared_ptr<Exchange> exchange) {
     const auto begin = std::chrono::steady_clock::now();
-    std::weak_ptr<BeastConnection> weak = self();
-    exchange_ = std::make_shared<Exchange>(std::move(request), [weak] {
-      if (auto alive = weak.lock()) alive->wake();
-    });
-    start_watch();
-    context_->handler(exchange_);
+    exchange_ = std::move(exchange);
+    const bool refused = exchange_->started();  // on its header
+    if (!refused) {
+      start_watch();
+      context_->handlers.serve(exchange_);
+    }
     const bool sent = co_await send_response();
-    co_await stop_watch();
+    if (!refused) co_await stop_watch();
     log_request(std::chrono::steady_clock::now() - begin);
     const bool go_on = sent && !exchange_->close_after();
     exchange_.reset();
-    co_return go_on;
+    if (!refused || !sent || parser_->is_done()) co_return go_on;
+    if (go_on) co_return co_await skip_body();
+    co_await linger();
+    co_return false;
+  }
+
+  asio::awaitable<bool> skip_body() {
+    error_code error;
+    arm_deadline(context_->options.request_timeout);
+    co_await http::async_read(socket_, buffer_, *parser_, asio::redirect_error(asio::use_awaitable, error));
+    deadline_.cancel();
+    co_return !error;
   }
 
   asio::awaitable<bool> send_response() {

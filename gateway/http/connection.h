@@ -19,7 +19,7 @@ class Connection;
 struct ConnectionContext {
   HttpOptions options;
   GatewayProbe* probe = nullptr;
-  HttpServer::Handler handler;
+  HttpHandlers handlers;
   std::set<Connection*> open;
   bool stopping = false;
   std::string id_prefix;  // of request ids, another one with every start

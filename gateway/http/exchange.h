@@ -42,6 +42,7 @@ class Exchange {
   const std::string& log_detail() const { return log_detail_; }
 
   // --- for the connection.
+  void set_body(std::string body) { request_.body = std::move(body); }  // before serve()
   std::string take_buffer(std::size_t bytes_max);
   bool finished() const { return finished_; }
   bool aborted() const { return aborted_; }

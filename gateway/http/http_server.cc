@@ -23,10 +23,10 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr std::size_t kConnectionsMax = 1024;
 constexpr int kListenBacklog = 512;
 constexpr std::chrono::milliseconds kAcceptPause{100};  // after a failure such as no free descriptors
 constexpr std::chrono::milliseconds kStopPollInterval{10};
+constexpr std::chrono::seconds kSayAgainInterval{10};
 
 // The HTTP thread as a place for actors. They may outlive it: then nothing happens any more.
 class HttpExecutor final : public actor::Executor {
@@ -76,18 +76,30 @@ struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
   tcp::acceptor acceptor{*io};
   asio::steady_timer pause{*io};
   std::thread thread;
+  uint64_t turned_away = 0;
+  actor::Clock::time_point say_again_at = {};
 
   void accept() {
     acceptor.async_accept([self = shared_from_this()](const error_code& error, tcp::socket socket) {
       if (!self->acceptor.is_open()) return;
       if (error) return self->accept_later(error);
-      if (self->connections->open.size() < kConnectionsMax) {
+      if (self->connections->open.size() < self->connections->options.connections_max) {
         Connection::start(std::move(socket), self->connections);
       } else {
-        obs::warn("http", "{} connections are open, one more is turned away", kConnectionsMax);
+        self->turn_away();
       }
       self->accept();
     });
+  }
+
+  // The socket is closed. Said once in a while: whoever floods the server must not flood the log, too.
+  void turn_away() {
+    ++turned_away;
+    const auto now = actor::Clock::now();
+    if (now < say_again_at) return;
+    say_again_at = now + kSayAgainInterval;
+    obs::warn("http", "{} connections are open (gateway.connections_max); turned away so far: {}",
+              connections->open.size(), turned_away);
   }
 
   void accept_later(const error_code& error) {
@@ -123,7 +135,7 @@ HttpServer::~HttpServer() { stop(std::chrono::milliseconds(0)); }
 
 std::shared_ptr<actor::Executor> HttpServer::executor() const { return impl_->executor; }
 
-Result<std::string> HttpServer::listen(const std::string& address, Handler handler) {
+Result<std::string> HttpServer::listen(const std::string& address, HttpHandlers handlers) {
   auto wanted = parse_listen(address);
   if (!wanted) return fail(Code::kInvalidArgument, "gateway.listen: {} is not HOST:PORT", address);
   error_code error;
@@ -141,8 +153,8 @@ Result<std::string> HttpServer::listen(const std::string& address, Handler handl
   if (!error) acceptor.listen(kListenBacklog, error);
   if (error) return fail(code_of(error), "gateway.listen: {}: {}", address, error.message());
   const std::string url = url_of(acceptor.local_endpoint());
-  asio::post(*impl_->io, [impl = impl_, handler = std::move(handler)]() mutable {
-    impl->connections->handler = std::move(handler);
+  asio::post(*impl_->io, [impl = impl_, handlers = std::move(handlers)]() mutable {
+    impl->connections->handlers = std::move(handlers);
     impl->accept();
   });
   return url;

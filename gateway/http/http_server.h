@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "gateway/http/exchange.h"
@@ -16,16 +17,23 @@
 namespace strata::gateway {
 
 struct HttpOptions {
+  std::size_t connections_max = 4096;  // one more is closed at once
   std::size_t body_bytes_max = std::size_t{16} << 20;
   std::chrono::milliseconds idle_timeout{75'000};     // between two requests of a connection
   std::chrono::milliseconds request_timeout{60'000};  // from a request's first byte to its last
   std::chrono::milliseconds write_timeout{30'000};    // for a client to take 64 KiB
 };
 
+// Who answers. Both are called on the HTTP thread.
+struct HttpHandlers {
+  // Of every request, when its header is there and its body is not: a refusal spares the body. It is sent,
+  // and serve() is not called.
+  std::function<std::optional<HttpResponse>(Exchange&)> screen;
+  std::function<void(std::shared_ptr<Exchange>)> serve;
+};
+
 class HttpServer {
  public:
-  using Handler = std::function<void(std::shared_ptr<Exchange>)>;
-
   // probe must outlive the server.
   HttpServer(HttpOptions options, GatewayProbe& probe);
   ~HttpServer();
@@ -34,7 +42,7 @@ class HttpServer {
 
   // Starts to accept; the result is "http://127.0.0.1:8080" with the port that was really taken. Errors name
   // the address: kInvalidArgument (no such address), kAlreadyExists (in use), kPermissionDenied.
-  Result<std::string> listen(const std::string& address, Handler handler);
+  Result<std::string> listen(const std::string& address, HttpHandlers handlers);
 
   // No new connections; those that are sending get `grace` to finish; then the thread ends.
   void stop(std::chrono::milliseconds grace);

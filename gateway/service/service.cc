@@ -7,6 +7,7 @@
 
 #include "gateway/api/request_fields.h"
 #include "gateway/openapi/document.h"
+#include "services/base/check.h"
 #include "services/obs/log.h"
 
 namespace strata::gateway {
@@ -57,43 +58,46 @@ Service::Service(std::shared_ptr<actor::Executor> executor, ServiceOptions optio
       metrics_(&metrics),
       workers_(std::move(workers)) {}
 
-void Service::serve(std::shared_ptr<Exchange> exchange) {
-  const HttpRequest& request = exchange->request();
+std::optional<HttpResponse> Service::screen(Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
   const Dialect dialect = dialect_of(request.target);
   // First, so that an allowed page can read whatever the answer is.
-  exchange->add_headers(cors_.response_headers(request));
-  if (auto error = guard_.check(request)) return exchange->respond(error_response(*error, dialect));
+  exchange.add_headers(cors_.response_headers(request));
+  if (auto error = guard_.check(request)) return error_response(*error, dialect);
   // Without key: a browser's preflight carries none.
   if (request.method == "OPTIONS") {
-    return exchange->respond(
-        {.status = 204, .content_type = "", .body = "", .headers = cors_.preflight_headers(request)});
+    return HttpResponse{
+        .status = 204, .content_type = "", .body = "", .headers = cors_.preflight_headers(request)};
   }
-  if (!admit(*exchange)) return;
+  if (auto refusal = admit(exchange)) return refusal;
   auto match = find_route(request.method, request.target);
   if (!match) {
     HttpResponse response = error_response(match.error().error, dialect);
     if (!match.error().allow.empty()) response.headers.emplace_back("Allow", match.error().allow);
-    return exchange->respond(std::move(response));
+    return response;
   }
-  if (request.method == "POST") {
-    if (auto error = guard_.check_body_form(request))
-      return exchange->respond(error_response(*error, dialect));
-  }
-  answer(exchange, *match);
+  if (request.method != "POST") return {};
+  if (auto error = guard_.check_body_form(request)) return error_response(*error, dialect);
+  return {};
 }
 
-// False: the request has its 401.
-bool Service::admit(Exchange& exchange) {
-  if (needs_no_key(exchange.request().target)) return true;
+// A 401, or nothing.
+std::optional<HttpResponse> Service::admit(Exchange& exchange) {
+  if (needs_no_key(exchange.request().target)) return {};
   auto key = keys_.admit(exchange.request());
   if (key) {
     exchange.set_key_hash(std::move(*key));
-    return true;
+    return {};
   }
   HttpResponse response = error_response(key.error(), dialect_of(exchange.request().target));
   response.headers.emplace_back("WWW-Authenticate", "Bearer realm=\"strata\"");
-  exchange.respond(std::move(response));
-  return false;
+  return response;
+}
+
+void Service::serve(std::shared_ptr<Exchange> exchange) {
+  auto match = find_route(exchange->request().method, exchange->request().target);
+  CHECK(match.has_value(), "{} was let through", exchange->request().id);
+  answer(exchange, *match);
 }
 
 void Service::answer(const std::shared_ptr<Exchange>& exchange, const Match& match) {

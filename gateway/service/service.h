@@ -67,6 +67,10 @@ class Service : public actor::Actor {
   void set_address(std::string address) {
     address_ = std::move(address);
   }  // "http://127.0.0.1:8080", before serving
+  // What the header alone decides: who may ask, for what, in which form. Leaves with the exchange whose key
+  // it was.
+  std::optional<HttpResponse> screen(Exchange& exchange);
+  // A request that was let through.
   void serve(std::shared_ptr<Exchange> exchange);
   const ClusterView& view() const { return view_; }
 
@@ -83,7 +87,7 @@ class Service : public actor::Actor {
 
  private:
   std::shared_ptr<Service> self() { return std::static_pointer_cast<Service>(shared_from_this()); }
-  bool admit(Exchange& exchange);
+  std::optional<HttpResponse> admit(Exchange& exchange);
   void answer(const std::shared_ptr<Exchange>& exchange, const Match& match);
   bool may_begin(Exchange& exchange, Endpoint endpoint);
   void prepare(std::shared_ptr<Exchange> exchange, Endpoint endpoint);

@@ -74,6 +74,7 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
           .name_space = request->name_space(),
           .parked_id = request->parked_id(),
           .parked_tokens = request->parked_tokens(),
+          .shared_prompt_tokens = request->shared_prompt_tokens(),
           .reused_tokens = sequence.reused};
       if (request->has_constraint()) {
         seen.gbnf = request->constraint().gbnf();

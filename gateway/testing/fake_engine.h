@@ -33,6 +33,7 @@ struct SeenCall {
   std::string parked_id = {};
   uint32_t parked_tokens = 0;
   std::vector<uint32_t> checkpoints = {};
+  uint32_t shared_prompt_tokens = 0;
   uint32_t reused_tokens = 0;
   std::optional<std::string> gbnf = {};
   uint32_t gbnf_prompt_tokens = 0;

@@ -339,6 +339,14 @@ struct Settings : PropertySet {
       {.unit = Unit::kCount, .applies = Applies::kRestartGateway, .example = "32"},
       32,
       {.min = 0, .max = kQueueLimitMax}};
+  Property<uint32_t> gateway_connections_max{
+      this,
+      "gateway.connections_max",
+      "Connections that may be open at the same time; one more is closed at once. Each is an open file: the "
+      "gateway raises its limit of open files as far as it may and says so when that is not far enough.",
+      {.unit = Unit::kCount, .applies = Applies::kRestartGateway, .example = "4096"},
+      4096,
+      {.min = 16, .max = 1000000}};
   Property<uint32_t> gateway_body_bytes_max{
       this,
       "gateway.body_bytes_max",
@@ -353,6 +361,13 @@ struct Settings : PropertySet {
       {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGateway, .example = "5000"},
       5000,
       {.min = 100, .max = 10000}};
+  Property<uint32_t> gateway_request_timeout_ms{
+      this,
+      "gateway.request_timeout_ms",
+      "A request must have arrived so long after its first byte; a slower client's connection is closed.",
+      {.unit = Unit::kMilliseconds, .applies = Applies::kRestartGateway, .example = "60000"},
+      60000,
+      {.min = 1000, .max = 3600000}};
   Property<uint32_t> gateway_idle_timeout_ms{
       this,
       "gateway.idle_timeout_ms",

@@ -92,6 +92,21 @@ wire("case 36: live, health and ready need none", async (raw) => {
   for (const target of ["/live", "/health", "/v1/health", "/ready"]) assert.equal((await raw.request("GET", target).response()).status, 200, target);
 });
 
+wire("case 36: a wrong key is refused before the body is sent", async (raw) => {
+  const body = JSON.stringify(question);
+  const begin = (...headers) => raw.send(["POST /v1/chat/completions HTTP/1.1", `Host: ${raw.host}`, `Content-Length: ${body.length}`, ...headers, "", ""].join("\r\n"));
+  begin("x-api-key: wrong");
+  assert.equal((await raw.response()).status, 401);
+  raw.send(body);
+  begin(`x-api-key: ${key}`, "Expect: 100-continue");
+  assert.equal((await raw.response({ head: true })).status, 100);
+  raw.send(body);
+  assert.equal((await raw.response()).status, 200);
+  begin("Expect: 100-continue");
+  assert.equal((await raw.response()).status, 401);
+  assert.ok(await raw.ended());
+});
+
 test("rule I9: what one key has stored another does not find", async () => {
   const { id } = await openai(key).responses.create({ model: "m", input: "hi", max_output_tokens: 16, store: true });
   assert.equal((await openai(key).responses.retrieve(id)).id, id);
@@ -171,6 +186,33 @@ wire("case 38: a body above the configured limit", async (raw) => {
   const response = await raw.post("/v1/chat/completions", { ...question, x: "y".repeat(5000) }, { headers: [`x-api-key: ${key}`] }).response();
   assert.equal(response.status, 413);
   assert.match(response.json().error.message, /4096/);
+});
+
+// However steadily its bytes drip: a request has gateway.request_timeout_ms from its first byte to its last.
+test("case 38: slow senders are cut off in the header and in the body, and others are served meanwhile", async () => {
+  const cut = (begin) =>
+    RawHttp.with(url, async (raw) => {
+      const since = Date.now();
+      raw.send(begin);
+      const drip = setInterval(() => raw.send("x"), 100);
+      try {
+        assert.ok(await raw.ended(), "closed without a word");
+      } finally {
+        clearInterval(drip);
+      }
+      assert.ok(Date.now() - since > 2500, "it had its time");
+    });
+  let slow = 2;
+  const done = () => --slow;
+  const cuts = [
+    cut(`POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Slow: `).finally(done),
+    cut(`POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${key}\r\nContent-Length: 4000\r\n\r\n{`).finally(done),
+  ];
+  for (let served = 0; slow > 0; ++served) {
+    if (served < 5) assert.equal((await openai(key).chat.completions.create(question)).usage.completion_tokens, 3);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  await Promise.all(cuts);
 });
 
 wire("an idle connection is closed, one that is used is not", async (raw) => {

@@ -20,6 +20,7 @@ NARROW = {
     "gateway.queue_limit": "1",
     "gateway.keepalive_ms": "100",
     "gateway.idle_timeout_ms": "1000",
+    "gateway.request_timeout_ms": "3000",
     "gateway.body_bytes_max": "4096",
     "gateway.api_keys": "[first-key, second-key]",
     "gateway.cors_origins": "[https://app.example]",
