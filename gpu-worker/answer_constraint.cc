@@ -75,11 +75,32 @@ bool AnswerConstraint::ends_with(int32_t token) const {
 }
 
 Status AnswerConstraint::accept(int32_t token) {
-  if (!read(token))
+  unread_ = token;
+  if (matcher_) matcher_->set_effort(grammar::Matcher::Effort::kQuick);
+  Status status = go_on();
+  if (status.ok() || stage_ != Stage::kGrammar || !matcher_->gave_up()) return status;
+  ready_.store(false, std::memory_order_relaxed);  // whoever finishes it hears of it from us
+  return {};
+}
+
+void AnswerConstraint::finish() {
+  matcher_->set_effort(grammar::Matcher::Effort::kPatient);
+  finished_ = go_on();
+  ready_.store(true, std::memory_order_release);
+}
+
+void AnswerConstraint::give_up(Status why) {
+  finished_ = std::move(why);
+  ready_.store(true, std::memory_order_release);
+}
+
+Status AnswerConstraint::go_on() {
+  if (unread_ && !read(*unread_))
     return fail(Code::kInternal,
                 "token {} of the answer does not fit its grammar although it was allowed: the text has too "
                 "many readings",
                 read_);
+  unread_.reset();
   if (!update_mask())
     return fail(Code::kInternal,
                 "no token fits the grammar behind token {} of the answer: the text has too many readings",
@@ -118,7 +139,7 @@ bool AnswerConstraint::update_mask() {
   masked_ = true;
   // The logits may be of more tokens than the tokenizer has.
   const std::size_t words = matcher_->grammar().vocabulary().mask_words();
-  matcher_->fill_mask(std::span(mask_).first(words));
+  if (!matcher_->fill_mask(std::span(mask_).first(words))) return false;
   std::ranges::fill(std::span(mask_).subspan(words), 0);
   if (matcher_->is_complete()) {
     for (const int32_t token : end_tokens_) set_bit(mask_, token, true);

@@ -1,12 +1,15 @@
 #pragma once
 // What one answer may say next: where it stands, in its thinking or in its grammar, and the mask of the
 // tokens that may follow (docs/grammar.md). Made where the request is accepted, because reading known tokens
-// may take a while; from then on the window loop's thread alone uses it.
+// may take a while; from then on the window loop's thread uses it. What cannot be done between two windows
+// (a mask that has to be made, a text of many readings) another thread does with finish(), while ready() is
+// false; meanwhile nobody else touches it, and its answer stays out of the windows.
 //
 // The thinking is free, but for two things: behind thinking_tokens_max tokens only thinking_end may come, and
 // where a grammar follows the answer does not end in the thinking. Thinking that the model opens itself
 // (thinking_begin) has the same limit, as often as it is opened; a grammar reads it like everything else.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,15 +38,25 @@ class AnswerConstraint {
   }
   // The token ends the answer although it may be none of the request's end tokens.
   bool ends_with(int32_t token) const;
-  // Goes on behind a token of the answer. kInternal: it does not fit, or nothing can follow; both mean that
-  // the text has more readings than the grammar library follows.
+  // Goes on behind a token of the answer, if that is quick; else it is not ready() until finish(). kInternal:
+  // it does not fit, or nothing can follow; both mean that the text has more readings than the grammar
+  // library follows.
   Status accept(int32_t token);
+  // Any thread.
+  bool ready() const { return ready_.load(std::memory_order_acquire); }
+  // The rest of accept(). Once, on any thread, where it is not ready.
+  void finish();
+  // Instead of finish().
+  void give_up(Status why);
+  // What finish() came to, as accept() says it.
+  const Status& finished() const { return finished_; }
 
  private:
   enum class Stage { kThinking, kGrammar, kFree };
 
   AnswerConstraint(const GenerationRequest& request, std::shared_ptr<const grammar::Grammar> grammar,
                    uint32_t vocab);
+  Status go_on();
   bool read(int32_t token);
   bool update_mask();
   bool thinks() const { return stage_ == Stage::kThinking || own_thinking_; }
@@ -59,6 +72,10 @@ class AnswerConstraint {
   uint32_t read_ = 0;          // tokens of the answer
   bool masked_ = false;
   std::vector<uint32_t> mask_;  // (mask_words)
+  std::optional<int32_t> unread_;
+  Status finished_;
+  // Stored with release by finish(): whoever sees it true sees all that was done.
+  std::atomic<bool> ready_{true};
 };
 
 }  // namespace strata::gpu_worker

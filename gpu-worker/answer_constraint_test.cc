@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "services/grammar/test_support.h"
 #include "services/model/sampling.h"
@@ -47,7 +49,10 @@ std::shared_ptr<AnswerConstraint> made(const Wish& wish) {
   return *result;
 }
 
-std::set<int32_t> allowed(const AnswerConstraint& constraint) {
+// Of what was not quick, too.
+std::set<int32_t> allowed(AnswerConstraint& constraint) {
+  if (!constraint.ready()) constraint.finish();
+  EXPECT_TRUE(constraint.finished().ok()) << constraint.finished().message();
   std::set<int32_t> tokens;
   EXPECT_EQ(constraint.mask().size(), model::mask_words(kVocab));
   for (std::size_t t = 0; t < constraint.mask().size() * 32; ++t) {
@@ -223,10 +228,8 @@ TEST(AnswerConstraint, ThinkingOfTheModelsOwnHasItsBudgetAsOftenAsItIsOpened) {
 
 TEST(AnswerConstraint, AGrammarReadsThinkingOfTheModelsOwnAndBoundsItWhereItKnowsIt) {
   const auto think = [](std::string gbnf, uint32_t budget) {
-    return made({.gbnf = std::move(gbnf),
-                 .thinking_end = 2,
-                 .thinking_tokens_max = budget,
-                 .thinking_begin = 1});
+    return made(
+        {.gbnf = std::move(gbnf), .thinking_end = 2, .thinking_tokens_max = budget, .thinking_begin = 1});
   };
   const auto known = think(R"(root ::= (<[1]> [^\x01-\x02]* <[2]>)? "ok")", 1);
   EXPECT_EQ(allowed(*known), (Tokens{1, 'o'}));
@@ -242,6 +245,55 @@ TEST(AnswerConstraint, AGrammarReadsThinkingOfTheModelsOwnAndBoundsItWhereItKnow
   const auto foreign = think(R"(root ::= <[1]> "ab")", 0);
   ASSERT_TRUE(foreign->accept(1).ok());
   EXPECT_EQ(allowed(*foreign), Tokens{'a'}) << "the mark means something else in this grammar";
+}
+
+// The masks of such grammars are made when they are needed, which is not between two windows.
+TEST(AnswerConstraint, WhatTakesLongIsFinishedElsewhere) {
+  const auto constraint = made({.gbnf = R"(root ::= "a" [bc] "d")"});
+  EXPECT_TRUE(constraint->ready());
+  ASSERT_TRUE(constraint->accept('a').ok());
+  EXPECT_FALSE(constraint->ready());
+  std::thread([&] { constraint->finish(); }).join();
+  ASSERT_TRUE(constraint->ready());
+  EXPECT_TRUE(constraint->finished().ok());
+  EXPECT_EQ(allowed(*constraint), (Tokens{'b', 'c'}));
+
+  // What another answer has made is there.
+  const auto grammar = grammar::compiled(R"(root ::= "a" [bc] "d")");
+  EXPECT_EQ(grammar->prepare(std::chrono::hours(1)), 0U);
+  GenerationRequest request;
+  request.prompt = {'p'};
+  request.end_tokens = {kEnd};
+  request.constraint = {.gbnf = "that one"};
+  const auto quick = AnswerConstraint::create(request, grammar, kVocab);
+  ASSERT_TRUE(quick.has_value());
+  for (const int32_t token : {'a', 'c', 'd'}) {
+    ASSERT_TRUE((*quick)->accept(token).ok());
+    EXPECT_TRUE((*quick)->ready());
+  }
+  EXPECT_EQ(allowed(**quick), Tokens{kEnd});
+}
+
+TEST(AnswerConstraint, AFaultOrAnEndThatIsFoundLateIsToldLate) {
+  // Nothing follows the first token, because the vocabulary has no "z".
+  GenerationRequest request;
+  request.prompt = {0};
+  request.constraint = {.gbnf = "that one"};
+  const auto grammar = grammar::compiled(R"(root ::= "a" "z")", grammar::vocabulary_of({"a", "b", "</s>"}));
+  const auto stuck = AnswerConstraint::create(request, grammar, kVocab);
+  ASSERT_TRUE(stuck.has_value());
+  ASSERT_TRUE((*stuck)->accept(0).ok());
+  ASSERT_FALSE((*stuck)->ready());
+  (*stuck)->finish();
+  EXPECT_EQ((*stuck)->finished().code(), Code::kInternal);
+  EXPECT_NE((*stuck)->finished().message().find("behind token 0"), std::string::npos)
+      << (*stuck)->finished().message();
+
+  const auto given_up = made({.gbnf = R"(root ::= "a" [bc])"});
+  ASSERT_TRUE(given_up->accept('a').ok());
+  given_up->give_up(Status(Code::kUnavailable, "stopping"));
+  EXPECT_TRUE(given_up->ready());
+  EXPECT_EQ(given_up->finished().code(), Code::kUnavailable);
 }
 
 TEST(AnswerConstraint, ATokenThatWasNotAllowedEndsTheAnswer) {
@@ -261,6 +313,7 @@ TEST(AnswerConstraint, AMaskOfNothingEndsTheAnswer) {
   request.constraint.gbnf = "that of the grammar";
   auto constraint = AnswerConstraint::create(request, grammar, 3);
   ASSERT_TRUE(constraint.has_value());
+  EXPECT_EQ(grammar->prepare(std::chrono::hours(1)), 0U);
   const Status stuck = (*constraint)->accept(0);
   EXPECT_EQ(stuck.code(), Code::kInternal);
   EXPECT_NE(stuck.message().find("behind token 0"), std::string::npos) << stuck.message();

@@ -17,11 +17,17 @@ constexpr std::chrono::milliseconds kPreparedAtATime{20};
 
 Status stopping() { return {Code::kUnavailable, "the engine is stopping"}; }
 
+void give_up(Generation& generation, const std::function<void()>& then) {
+  generation.constraint()->give_up(stopping());
+  then();
+}
+
 }  // namespace
 
 ConstraintMaker::ConstraintMaker(ConstraintMakerOptions options) : options_(std::move(options)) {
   CHECK(options_.threads > 0 && options_.vocab > 0);
   for (uint32_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this, i] { run(i); });
+  threads_.emplace_back([this] { run_finisher(); });
 }
 
 ConstraintMaker::~ConstraintMaker() { stop(); }
@@ -47,6 +53,18 @@ void ConstraintMaker::constrain(std::shared_ptr<Generation> generation, Done don
   changed_.notify_one();
 }
 
+void ConstraintMaker::finish(std::shared_ptr<Generation> generation, std::function<void()> then) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stop_) {
+      unfinished_.push_back({std::move(generation), std::move(then)});
+      changed_unfinished_.notify_one();
+      return;
+    }
+  }
+  give_up(*generation, then);
+}
+
 bool ConstraintMaker::is_preparing() const {
   const std::lock_guard lock(mutex_);
   return unprepared_ || preparing_;
@@ -54,12 +72,16 @@ bool ConstraintMaker::is_preparing() const {
 
 void ConstraintMaker::stop() {
   std::deque<Job> left;
+  std::deque<Unfinished> unfinished;
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(stop_, true)) return;
     left.swap(jobs_);
+    unfinished.swap(unfinished_);
   }
   changed_.notify_all();
+  changed_unfinished_.notify_all();
+  for (const Unfinished& each : unfinished) give_up(*each.generation, each.then);
   for (const Job& job : left) job.done(stopping());
   for (std::thread& thread : threads_) thread.join();
 }
@@ -87,6 +109,20 @@ void ConstraintMaker::run(uint32_t thread) {
       unprepared_ = cache_.has_value();
     }
     changed_.notify_one();
+  }
+}
+
+void ConstraintMaker::run_finisher() {
+  sys::name_this_thread("grammar-late");
+  for (std::unique_lock lock(mutex_);;) {
+    changed_unfinished_.wait(lock, [this] { return stop_ || !unfinished_.empty(); });
+    if (stop_) return;
+    const Unfinished next = std::move(unfinished_.front());
+    unfinished_.pop_front();
+    lock.unlock();
+    next.generation->constraint()->finish();
+    next.then();
+    lock.lock();
   }
 }
 

@@ -3,7 +3,8 @@
 // that are known already. That takes up to seconds where a grammar is new and large, so it has threads of its
 // own: no window and no other request waits for it. Where a grammar was too large to be prepared before its
 // request, they go on with its masks while no request waits. They also make the grammar library's view of the
-// model's tokens, once, as soon as the maker exists.
+// model's tokens, once, as soon as the maker exists. One thread more is for answers that run: what their next
+// token takes longer than there is time between two windows (finish()).
 
 #include <condition_variable>
 #include <cstdint>
@@ -44,6 +45,11 @@ class ConstraintMaker {
   using Done = std::function<void(Status)>;
   void constrain(std::shared_ptr<Generation> generation, Done done);
 
+  // Any thread. Finishes the generation's constraint, which is not ready, and calls `then`, which must not
+  // block: on a thread of the maker, or on the caller's where the maker has stopped; then the constraint was
+  // given up with kUnavailable.
+  void finish(std::shared_ptr<Generation> generation, std::function<void()> then);
+
   // Grammars may still have masks that are to be made beforehand.
   bool is_preparing() const;
 
@@ -56,7 +62,13 @@ class ConstraintMaker {
     Done done;
   };
 
+  struct Unfinished {
+    std::shared_ptr<Generation> generation;
+    std::function<void()> then;
+  };
+
   void run(uint32_t thread);
+  void run_finisher();
   void load();
   void prepare(std::unique_lock<std::mutex>& lock);
   Status make(Generation& generation);
@@ -65,6 +77,8 @@ class ConstraintMaker {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
+  std::condition_variable changed_unfinished_;
+  std::deque<Unfinished> unfinished_;
   bool loaded_ = false;      // load_vocabulary has returned; what it gave does not change any more
   bool unprepared_ = false;  // there may be masks to be made
   bool preparing_ = false;   // by one thread: the other is for requests

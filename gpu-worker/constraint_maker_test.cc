@@ -133,6 +133,37 @@ TEST(ConstraintMaker, GoesOnWithMasksBehindTheRequest) {
   EXPECT_TRUE(wait(constrain(maker, generation_of({.gbnf = "root ::= \"a\""}))).ok()) << "it still listens";
 }
 
+TEST(ConstraintMaker, FinishesWhatAnswersThatRunNeed) {
+  ConstraintMaker maker(options());
+  // Of a grammar that the maker does not know, so nobody makes its masks meanwhile.
+  const auto generation = generation_of({.gbnf = "that one"});
+  auto made = AnswerConstraint::create(generation->request(), grammar::compiled("root ::= \"a\" [bc]"), 300);
+  ASSERT_TRUE(made.has_value());
+  generation->constrain(*made);
+  ASSERT_TRUE((*made)->accept('a').ok());
+  ASSERT_FALSE((*made)->ready());
+  std::promise<std::thread::id> heard;
+  maker.finish(generation, [&] { heard.set_value(std::this_thread::get_id()); });
+  auto finished = heard.get_future();
+  ASSERT_EQ(finished.wait_for(kPatience), std::future_status::ready);
+  EXPECT_NE(finished.get(), std::this_thread::get_id());
+  EXPECT_TRUE((*made)->ready());
+  EXPECT_TRUE((*made)->finished().ok());
+  EXPECT_EQ((*made)->mask()['b' / 32], 3U << 'b' % 32);
+}
+
+TEST(ConstraintMaker, GivesUpWhatIsNotFinishedWhenItStops) {
+  ConstraintMaker maker(options());
+  const auto generation = generation_of({.thinking_end = 7, .thinking_tokens_max = 0});
+  ASSERT_TRUE(wait(constrain(maker, generation)).ok());
+  maker.stop();
+  bool heard = false;
+  maker.finish(generation, [&] { heard = true; });
+  EXPECT_TRUE(heard);
+  EXPECT_TRUE(generation->constraint()->ready());
+  EXPECT_EQ(generation->constraint()->finished().code(), Code::kUnavailable);
+}
+
 TEST(ConstraintMaker, ManyAtOnce) {
   ConstraintMaker maker(options());
   std::vector<std::future<Status>> heard;

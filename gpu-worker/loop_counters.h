@@ -45,6 +45,7 @@ struct LoopCounters {
   std::atomic<uint64_t> chunk_tokens{0};
   std::atomic<uint32_t> sequences_running{0};
   std::atomic<uint64_t> generated_tokens{0};
+  std::atomic<uint64_t> late_masks{0};  // tokens whose answer had to wait for the mask of its next one
 };
 
 }  // namespace strata::gpu_worker

@@ -208,6 +208,11 @@ Status run(const rpc::ProcessContext& context) {
                                                           device->state_layout());
   StateFeed states;
   SnapshotsClient parked(rpc::connect(context.run_dir, "cache-manager"), identity);
+  const uint32_t vocab = loaded.weights.config.vocab;
+  ConstraintMaker constraints({.vocab = vocab,
+                               .load_vocabulary = [path = settings.model_path().string(),
+                                                   vocab] { return load_vocabulary(path, vocab); },
+                               .cache = {.bytes_max = kGrammarCacheBytes}});
   WindowLoop loop(
       {.device = device.get(),
        .context_tokens = plan.context_tokens,
@@ -216,6 +221,10 @@ Status run(const rpc::ProcessContext& context) {
        .store = &parked,
        .park_after = std::chrono::milliseconds(settings.conversations_park_after_ms()),
        .park_at_stop = kParkAtStop,
+       .finish_constraint =
+           [&constraints](std::shared_ptr<Generation> generation, std::function<void()> then) {
+             constraints.finish(std::move(generation), std::move(then));
+           },
        .on_restored = [&seconds = restore_seconds(*metrics)](double each) { seconds.Observe(each); },
        .on_states = [&states](const std::vector<StateChange>& changes) { states.apply(changes); }});
 
@@ -234,12 +243,6 @@ Status run(const rpc::ProcessContext& context) {
                                               fmt::join(missing_peers(), ", "));
                          },
                      .on_stuck = {}});
-
-  const uint32_t vocab = loaded.weights.config.vocab;
-  ConstraintMaker constraints({.vocab = vocab,
-                               .load_vocabulary = [path = settings.model_path().string(),
-                                                   vocab] { return load_vocabulary(path, vocab); },
-                               .cache = {.bytes_max = kGrammarCacheBytes}});
 
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(std::make_unique<EngineService>(

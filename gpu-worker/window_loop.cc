@@ -20,6 +20,7 @@ WindowLoop::WindowLoop(const WindowLoopOptions& options)
                   .park_after = options.park_after,
                   .wake = [this] { wake(); },
                   .on_restored = options.on_restored,
+                  .finish_constraint = options.finish_constraint,
                   .on_states = options.on_states}) {
   inbox_.submitted.reserve(options_.inbox_max);
   inbox_.changes.reserve(options_.inbox_max);

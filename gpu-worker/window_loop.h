@@ -32,6 +32,7 @@ struct WindowLoopOptions {
   ParkedStore* store = nullptr;
   std::chrono::milliseconds park_after{0};
   std::chrono::milliseconds park_at_stop{0};
+  std::function<void(std::shared_ptr<Generation>, std::function<void()> then)> finish_constraint = {};
   std::function<void(double)> on_restored = {};
   std::function<void(std::vector<StateChange>)> on_states = {};
 };

@@ -8,7 +8,9 @@
 #include <future>
 #include <latch>
 
+#include "gpu-worker/answer_constraint.h"
 #include "gpu-worker/fake_device.h"
+#include "services/grammar/test_support.h"
 
 namespace strata::gpu_worker {
 namespace {
@@ -40,6 +42,39 @@ TEST_F(WindowLoopTest, AnswersFromItsOwnThread) {
   ASSERT_TRUE(loop.submit(generation(heard, 20)).ok());
   ASSERT_TRUE(heard->wait_over());
   EXPECT_EQ(heard->tokens(), fake_answer({1, 2, 3}, 20));
+}
+
+TEST_F(WindowLoopTest, SleepsWhileAnAnswerWaitsForItsMaskAndGoesOnWhenItIsMade) {
+  std::mutex mutex;
+  std::vector<std::thread> others;
+  WindowLoopOptions with = options();
+  with.finish_constraint = [&](std::shared_ptr<Generation> generation, std::function<void()> then) {
+    const std::lock_guard lock(mutex);
+    others.emplace_back([generation = std::move(generation), then = std::move(then)] {
+      generation->constraint()->finish();
+      then();
+    });
+  };
+  WindowLoop loop(with);
+  GenerationRequest what{.request_id = "r",
+                         .prompt = {1, 2, 3},
+                         .generated = {},
+                         .sampling = {},
+                         .max_tokens = 12,
+                         .end_tokens = {}};
+  what.constraint.gbnf = "root ::= \"a\" [bc]{20}";
+  auto heard = std::make_shared<RecordingListener>();
+  auto generation = std::make_shared<Generation>(what, heard);
+  generation->constrain(*AnswerConstraint::create(what, grammar::compiled(what.constraint.gbnf), kFakeVocab));
+  ASSERT_TRUE(loop.submit(generation).ok());
+  ASSERT_TRUE(heard->wait_over());
+  loop.stop();
+  EXPECT_GT(others.size(), 0u) << "nothing was late";
+  for (std::thread& thread : others) thread.join();
+  const std::vector<int32_t> tokens = heard->tokens();
+  ASSERT_EQ(tokens.size(), 12u);
+  EXPECT_EQ(tokens[0], 'a');
+  for (std::size_t i = 1; i < tokens.size(); ++i) EXPECT_TRUE(tokens[i] == 'b' || tokens[i] == 'c') << i;
 }
 
 TEST_F(WindowLoopTest, AppliesChangesBetweenWindowsOnly) {

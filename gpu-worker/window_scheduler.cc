@@ -25,6 +25,11 @@ WindowScheduler::WindowScheduler(const WindowSchedulerOptions& options)
     : options_(options), sequences_(*options.device) {
   CHECK(options_.prefill_chunk_tokens > 0);
   CHECK(options_.context_tokens > 0);
+  if (!options_.finish_constraint) {
+    options_.finish_constraint = [](const std::shared_ptr<Generation>& generation, const auto&) {
+      generation->constraint()->finish();
+    };
+  }
   if (options_.store == nullptr) return;
   parking_.emplace(ParkingOptions{.device = options_.device,
                                   .sequences = &sequences_,
@@ -38,7 +43,12 @@ WindowScheduler::WindowScheduler(const WindowSchedulerOptions& options)
 void WindowScheduler::drop_cancelled(std::vector<PostedEvent>& events) {
   const Status cancelled(Code::kCancelled, "cancelled by the caller");
   for (const auto& running : running_) {
-    if (running->generation->cancelled()) end(*running, cancelled, events);
+    const AnswerConstraint* constraint = running->generation->constraint();
+    if (running->generation->cancelled()) {
+      end(*running, cancelled, events);
+    } else if (constraint != nullptr && constraint->ready() && !constraint->finished().ok()) {
+      end(*running, constraint->finished(), events);
+    }
   }
   end_arrivals(cancelled, events, [](const Arrival& each) { return each.running->generation->cancelled(); });
   sweep();
@@ -202,9 +212,18 @@ void WindowScheduler::end_all(const Status& why, std::vector<PostedEvent>& event
   sweep();
 }
 
+bool WindowScheduler::Running::waits() const {
+  const AnswerConstraint* constraint = generation->constraint();
+  return constraint != nullptr && !constraint->ready();
+}
+
+bool WindowScheduler::idle() const {
+  return std::ranges::all_of(running_, [](const auto& running) { return running->waits(); });
+}
+
 bool WindowScheduler::decoding() const {
-  return std::any_of(running_.begin(), running_.end(),
-                     [](const auto& running) { return running->decodes(); });
+  return std::ranges::any_of(running_,
+                             [](const auto& running) { return running->decodes() && !running->waits(); });
 }
 
 void WindowScheduler::run_window(std::vector<PostedEvent>& events) {
@@ -291,7 +310,7 @@ void WindowScheduler::compose() {
   rows_.clear();
   choices_.clear();
   for (const auto& running : running_) {
-    if (running->decodes()) add_rows(*running, 1, true);
+    if (running->decodes() && !running->waits()) add_rows(*running, 1, true);
   }
   if (Running* running = next_catching_up(); running != nullptr) {
     last_caught_up_number_ = running->number;
@@ -379,7 +398,11 @@ void WindowScheduler::take_choice(Running& running, RowChoice& choice, std::vect
     end(running, summary(running, EndReason::kContext), events);
   } else if (constraint != nullptr) {
     // The next window's mask, now that its token is known.
-    if (Status accepted = constraint->accept(id); !accepted.ok()) end(running, std::move(accepted), events);
+    Status accepted = constraint->accept(id);
+    if (!accepted.ok()) return end(running, std::move(accepted), events);
+    if (constraint->ready()) return;
+    count(options_.counters->late_masks, 1);
+    options_.finish_constraint(running.generation, options_.wake);
   }
 }
 

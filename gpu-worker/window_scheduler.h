@@ -8,6 +8,9 @@
 // than one chunk. What a sequence has read stays on the device when its answer ends, so that a request which
 // begins alike reads only the rest (kept_sequences.h); checkpoints are taken on the way.
 //
+// An answer whose next mask takes longer than there is time between two windows stays out of them until
+// another thread has made it.
+//
 // A generation whose state is parked, or whose place is taken by a conversation that is not parked yet,
 // arrives: it waits for the copy while the others' windows go on. Of a parked state it waits for the fixed
 // part only; its first window is computed while the pages come, and counts if all of them did.
@@ -39,6 +42,9 @@ struct WindowSchedulerOptions {
   std::chrono::milliseconds park_after{0};
   std::function<void()> wake = {};  // a boundary is wanted; any thread
   std::function<void(double)> on_restored = {};
+  // Finishes the constraint of a generation that is not ready, on another thread, and then calls `then`;
+  // none: the scheduler does it itself.
+  std::function<void(std::shared_ptr<Generation>, std::function<void()> then)> finish_constraint = {};
   // Hears of the states that are kept, on the event thread; none: nobody does.
   std::function<void(std::vector<StateChange>)> on_states = {};
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
@@ -50,7 +56,8 @@ class WindowScheduler {
 
   explicit WindowScheduler(const WindowSchedulerOptions& options);
 
-  // At a window boundary. Events are appended to `events`.
+  // At a window boundary. Events are appended to `events`. Also drops those of which another thread found
+  // that nothing can follow.
   void drop_cancelled(std::vector<PostedEvent>& events);
   void admit(std::shared_ptr<Generation> generation, std::vector<PostedEvent>& events);
   void end_all(const Status& why, std::vector<PostedEvent>& events);
@@ -65,7 +72,7 @@ class WindowScheduler {
   void record_routing(std::shared_ptr<RoutingLog> log) { recording_ = std::move(log); }
   const std::shared_ptr<RoutingLog>& recording() const { return recording_; }
 
-  bool idle() const { return running_.empty(); }                              // there is no window to run
+  bool idle() const;                                                          // there is no window to run
   const TransferCounters& transfers() const { return parking_->counters(); }  // any thread
 
   bool decoding() const;  // the next window commits a generated token
@@ -92,6 +99,7 @@ class WindowScheduler {
     bool caught_up = false;
 
     bool decodes() const { return fed >= prompt_count && tokens.size() - fed == 1; }
+    bool waits() const;  // for what its next token may be
     uint32_t answer_count() const { return static_cast<uint32_t>(tokens.size()) - prompt_count; }
   };
   struct Arrival {

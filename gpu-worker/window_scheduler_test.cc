@@ -474,6 +474,108 @@ TEST_F(WindowSchedulerTest, ABudgetOfThinkingAloneLeavesTheRestFree) {
   EXPECT_EQ(heard->tokens(), expected);
 }
 
+// Another thread is whoever finishes what stands in this list.
+class LateConstraintTest : public WindowSchedulerTest {
+ protected:
+  LateConstraintTest() {
+    options_ = {.device = &device_,
+                .counters = &counters_,
+                .context_tokens = 64,
+                .prefill_chunk_tokens = 8,
+                .wake = [this] { ++woken_; },
+                .finish_constraint =
+                    [this](std::shared_ptr<Generation> generation, std::function<void()> then) {
+                      unfinished_.emplace_back(std::move(generation), std::move(then));
+                    }};
+    late_.emplace(options_);
+  }
+  std::shared_ptr<Generation> submit(GenerationRequest what, const std::string& gbnf,
+                                     const std::shared_ptr<RecordingListener>& heard) {
+    if (!gbnf.empty()) what.constraint.gbnf = gbnf;
+    auto generation = std::make_shared<Generation>(what, heard);
+    if (!gbnf.empty())
+      generation->constrain(*AnswerConstraint::create(what, grammar::compiled(gbnf), kFakeVocab));
+    late_->admit(generation, events_);
+    return generation;
+  }
+  void step() {
+    late_->drop_cancelled(events_);
+    if (!late_->idle()) late_->run_window(events_);
+    deliver();
+  }
+  void finish() {
+    for (auto& [generation, then] : std::exchange(unfinished_, {})) {
+      generation->constraint()->finish();
+      then();
+    }
+  }
+
+  WindowSchedulerOptions options_;
+  std::optional<WindowScheduler> late_;
+  std::vector<std::pair<std::shared_ptr<Generation>, std::function<void()>>> unfinished_;
+  int woken_ = 0;
+};
+
+TEST_F(LateConstraintTest, AnAnswerStaysOutOfTheWindowsUntilItsMaskIsMadeAndOthersGoOn) {
+  const std::string gbnf = R"(root ::= "[" [0-9]{2} ("," [0-9]{2}){4,9} "]")";
+  GenerationRequest what = request(prompt_of(5), 30);
+  what.constraint.gbnf = gbnf;
+  auto expected = admit(what);  // by a scheduler that finishes everything itself
+  run_to_end();
+  ASSERT_GT(expected.heard->tokens().size(), 10u);
+
+  auto heard = std::make_shared<RecordingListener>(), free = std::make_shared<RecordingListener>();
+  auto generation = submit(request(prompt_of(5), 30), gbnf, heard);
+  submit(request(prompt_of(4, 100), 40), "", free);
+  while (unfinished_.empty() || free->tokens().empty()) step();
+  const std::size_t said = heard->tokens().size(), said_free = free->tokens().size();
+  for (int i = 0; i < 3; ++i) {
+    step();
+    EXPECT_EQ(device_.windows.back().size(), 1u);
+  }
+  EXPECT_EQ(heard->tokens().size(), said);
+  EXPECT_EQ(free->tokens().size(), said_free + 3);
+  EXPECT_EQ(woken_, 0);
+  for (int i = 0; i < 200; ++i) {
+    finish();
+    step();
+  }
+  EXPECT_EQ(heard->tokens(), expected.heard->tokens());
+  EXPECT_EQ(free->tokens(), fake_answer(prompt_of(4, 100), 40));
+  EXPECT_GT(woken_, 0);
+  EXPECT_EQ(counters_.late_masks, static_cast<uint64_t>(woken_) * 2) << "of both schedulers";
+  EXPECT_EQ(counters_.sequences_running, 0u);
+}
+
+TEST_F(LateConstraintTest, ThereIsNoWindowWhileAllWaitAndACancelledOneNeedNotWait) {
+  auto heard = std::make_shared<RecordingListener>();
+  auto generation = submit(request(prompt_of(5), 30), R"(root ::= "a" [bc]{20})", heard);
+  while (unfinished_.empty()) step();
+  EXPECT_TRUE(late_->idle());
+  EXPECT_FALSE(late_->decoding());
+  const std::size_t windows = device_.windows.size();
+  step();
+  EXPECT_EQ(device_.windows.size(), windows);
+  generation->cancel();
+  step();
+  EXPECT_EQ(heard->status().code(), Code::kCancelled);
+  finish();  // hurts nobody
+  step();
+  EXPECT_EQ(counters_.sequences_running, 0u);
+}
+
+TEST_F(LateConstraintTest, AnAnswerThatIsGivenUpEndsAloneAtTheNextBoundary) {
+  auto heard = std::make_shared<RecordingListener>(), free = std::make_shared<RecordingListener>();
+  submit(request(prompt_of(5), 30), R"(root ::= "a" [bc]{20})", heard);
+  submit(request(prompt_of(4, 100), 40), "", free);
+  while (unfinished_.empty()) step();
+  unfinished_.front().first->constraint()->give_up(Status(Code::kInternal, "too many readings"));
+  step();
+  EXPECT_EQ(heard->status().message(), "too many readings");
+  while (!late_->idle()) step();
+  EXPECT_EQ(free->tokens(), fake_answer(prompt_of(4, 100), 40));
+}
+
 // "z" is no token of this vocabulary: behind "a" there is nothing to say.
 TEST_F(WindowSchedulerTest, AnAnswerThatNoTokenCanGoOnEndsWithAnErrorAndNobodyElseDoes) {
   auto heard = std::make_shared<RecordingListener>();

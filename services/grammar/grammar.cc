@@ -9,11 +9,10 @@ namespace strata::grammar {
 
 Result<std::shared_ptr<const Grammar>> Grammar::compile(const Rules& rules,
                                                         std::shared_ptr<const Vocabulary> vocabulary,
-                                                        std::size_t caller_mask_bytes) {
+                                                        MaskRoom room) {
   TRY(const RulePlan plan, plan_rules(rules));
   TRY(Automaton automaton, Automaton::build(rules, plan, *vocabulary));
-  return std::shared_ptr<const Grammar>(
-      new Grammar(std::move(automaton), std::move(vocabulary), caller_mask_bytes));
+  return std::shared_ptr<const Grammar>(new Grammar(std::move(automaton), std::move(vocabulary), room));
 }
 
 Result<std::shared_ptr<const Grammar>> Grammar::from_gbnf(std::string_view text,
@@ -22,11 +21,10 @@ Result<std::shared_ptr<const Grammar>> Grammar::from_gbnf(std::string_view text,
   return compile(rules, std::move(vocabulary));
 }
 
-Grammar::Grammar(Automaton automaton, std::shared_ptr<const Vocabulary> vocabulary,
-                 std::size_t caller_mask_bytes)
+Grammar::Grammar(Automaton automaton, std::shared_ptr<const Vocabulary> vocabulary, MaskRoom room)
     : vocabulary_(std::move(vocabulary)),
       automaton_(std::move(automaton)),
-      caller_mask_bytes_(caller_mask_bytes),
+      room_(room),
       builder_(automaton_, *vocabulary_),
       masks_(automaton_.state_count()) {}
 
@@ -46,30 +44,33 @@ void Grammar::let_others_build() const {
   while (waiting_.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
 }
 
-const StateMask& Grammar::mask(StateId state) const {
-  if (const StateMask* made = masks_[state].load(std::memory_order_acquire)) return *made;
-  const auto lock = lock_builder();
-  if (const StateMask* made = masks_[state].load(std::memory_order_relaxed)) return *made;  // while we waited
-  auto mask = std::make_unique<const StateMask>(builder_.build(MaskPlace::of(state)));
-  mask_bytes_.fetch_add(mask->memory_bytes(), std::memory_order_relaxed);
-  masks_[state].store(mask.get(), std::memory_order_release);
-  return *mask.release();
+const StateMask* Grammar::made_mask(const MaskPlace& place) const {
+  if (place.count == 1) return masks_[place.states[0]].load(std::memory_order_acquire);
+  const std::scoped_lock lock(by_caller_mutex_);
+  const auto made = by_caller_.find(place);
+  return made == by_caller_.end() ? nullptr : made->second.get();
 }
 
 const StateMask* Grammar::mask(const MaskPlace& place) const {
-  if (place.count == 1) return &mask(place.states[0]);
-  const auto find = [&]() -> const StateMask* {
-    const std::scoped_lock lock(by_caller_mutex_);
-    const auto made = by_caller_.find(place);
-    return made == by_caller_.end() ? nullptr : made->second.get();
-  };
-  if (const StateMask* made = find()) return made;
+  if (const StateMask* made = made_mask(place)) return made;
   const auto lock = lock_builder();
-  if (const StateMask* made = find()) return made;  // while we waited
-  if (by_caller_bytes_ >= caller_mask_bytes_) return nullptr;
+  if (const StateMask* made = made_mask(place)) return made;  // while we waited
+  return keep(place);
+}
+
+// Holding the builder.
+const StateMask* Grammar::keep(const MaskPlace& place) const {
+  const bool by_caller = place.count > 1;
+  if (mask_bytes_.load(std::memory_order_relaxed) >= room_.bytes) return nullptr;
+  if (by_caller && by_caller_bytes_ >= room_.caller_bytes) return nullptr;
   auto mask = std::make_unique<const StateMask>(builder_.build(place));
-  by_caller_bytes_ += mask->memory_bytes();
-  mask_bytes_.fetch_add(mask->memory_bytes(), std::memory_order_relaxed);
+  const std::size_t bytes = mask->memory_bytes();
+  mask_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  if (!by_caller) {
+    masks_[place.states[0]].store(mask.get(), std::memory_order_release);
+    return mask.release();
+  }
+  by_caller_bytes_ += bytes;
   const std::scoped_lock adding(by_caller_mutex_);
   return by_caller_.emplace(place, std::move(mask)).first->second.get();
 }
@@ -81,15 +82,19 @@ uint32_t Grammar::prepare(std::chrono::nanoseconds budget) const {
     if (std::chrono::steady_clock::now() > end)
       return automaton_.state_count() - state + static_cast<uint32_t>(left.size());
     let_others_build();
-    add_callers(MaskPlace::of(state), mask(state), left);
+    const StateMask* made = mask(MaskPlace::of(state));
+    if (made == nullptr) break;  // no more are kept
+    add_callers(MaskPlace::of(state), *made, left);
   }
   for (; !left.empty(); left.pop_front()) {
     if (std::chrono::steady_clock::now() > end) return static_cast<uint32_t>(left.size());
     let_others_build();
     const StateMask* made = mask(left.front());
-    if (made == nullptr) return 0;  // no more are kept
+    if (made == nullptr) break;
     add_callers(left.front(), *made, left);
   }
+  const auto lock = lock_builder();
+  builder_.forget();
   return 0;
 }
 

@@ -19,15 +19,19 @@
 
 namespace strata::grammar {
 
+// A grammar makes no masks beyond this; its steps then take longer.
+struct MaskRoom {
+  std::size_t bytes = kMaskBytesMax;
+  std::size_t caller_bytes = kCallerMaskBytesMax;  // of them, by callers
+};
+
 class Grammar {
  public:
   // Errors: kInvalidArgument for what no text can match and for left recursion, kResourceExhausted beyond
   // limits.h.
-  // caller_mask_bytes: of masks by callers, which a grammar makes no more of beyond; its steps then take
-  // longer.
   static Result<std::shared_ptr<const Grammar>> compile(const Rules& rules,
                                                         std::shared_ptr<const Vocabulary> vocabulary,
-                                                        std::size_t caller_mask_bytes = kCallerMaskBytesMax);
+                                                        MaskRoom room = {});
   // parse_gbnf and compile.
   static Result<std::shared_ptr<const Grammar>> from_gbnf(std::string_view text,
                                                           std::shared_ptr<const Vocabulary> vocabulary);
@@ -38,13 +42,13 @@ class Grammar {
   const Automaton& automaton() const { return automaton_; }
   const Vocabulary& vocabulary() const { return *vocabulary_; }
 
-  // The mask of a state; made now if it was not before (microseconds where few tokens fit, milliseconds
-  // inside of free text). Any thread may call.
-  const StateMask& mask(StateId state) const;
-
-  // The same of any place; null when the masks by callers take all the memory they may and this is none
-  // of those that were made.
+  // The mask of a place; made now if it was not before (microseconds where few tokens fit, milliseconds
+  // inside of free text). Null when masks take all the memory they may and this is none of those that were
+  // made. Any thread may call.
   const StateMask* mask(const MaskPlace& place) const;
+
+  // Null: it has not been made. Never waits for a mask that is being made.
+  const StateMask* made_mask(const MaskPlace& place) const;
 
   // Makes the masks of all states, and of their callers where they need them, until `budget` is spent.
   // Returns how many are left that it knows of. For threads that no window waits for; who needs a mask
@@ -55,14 +59,15 @@ class Grammar {
   std::size_t memory_bytes() const;
 
  private:
-  Grammar(Automaton automaton, std::shared_ptr<const Vocabulary> vocabulary, std::size_t caller_mask_bytes);
+  Grammar(Automaton automaton, std::shared_ptr<const Vocabulary> vocabulary, MaskRoom room);
   std::unique_lock<std::mutex> lock_builder() const;
   void let_others_build() const;
+  const StateMask* keep(const MaskPlace& place) const;
   void add_callers(const MaskPlace& place, const StateMask& mask, std::deque<MaskPlace>& to) const;
 
   std::shared_ptr<const Vocabulary> vocabulary_;
   const Automaton automaton_;
-  const std::size_t caller_mask_bytes_;
+  const MaskRoom room_;
   mutable std::mutex mutex_;                  // held while a mask is made
   mutable std::atomic<uint32_t> waiting_{0};  // for mutex_
   mutable StateMaskBuilder builder_;

@@ -146,8 +146,29 @@ int32_t pick(std::span<const uint32_t> mask, std::mt19937& random) {
 }
 
 struct Walk {
-  Times masks, accepts, rollbacks;
+  Times masks, accepts, rollbacks;  // quick ones: what the window loop waits for
+  Times late;                       // what is left to another thread
 };
+
+double percent_late(const Walk& walk) {
+  const auto all = static_cast<double>(walk.masks.us.size() + walk.accepts.us.size());
+  return 100 * static_cast<double>(walk.late.us.size()) / all;
+}
+
+// A call as the window loop makes it, and, where it gives up, as another thread does.
+template <class Call>
+auto timed(Matcher& matcher, Call call, Times& quick, Times& late) {
+  matcher.set_effort(Matcher::Effort::kQuick);
+  Clock::time_point at = Clock::now();
+  auto result = call();
+  quick.us.push_back(us_since(at));
+  if (!matcher.gave_up()) return result;
+  matcher.set_effort(Matcher::Effort::kPatient);
+  at = Clock::now();
+  result = call();
+  late.us.push_back(us_since(at));
+  return result;
+}
 
 // Random texts of the grammar, a token at a time.
 Walk walk(const std::shared_ptr<const Grammar>& grammar, const Vocabulary& vocabulary) {
@@ -158,17 +179,13 @@ Walk walk(const std::shared_ptr<const Grammar>& grammar, const Vocabulary& vocab
   for (uint32_t n = 0; n < kTexts; ++n) {
     Matcher matcher(grammar);
     for (uint32_t step = 0; step < kTokensPerText; ++step) {
-      Clock::time_point at = Clock::now();
-      matcher.fill_mask(mask);
-      out.masks.us.push_back(us_since(at));
+      if (!timed(matcher, [&] { return matcher.fill_mask(mask); }, out.masks, out.late)) break;
       for (std::size_t w = 0; w < mask.size(); ++w) closing[w] = mask[w] & closers[w];
       const int32_t closer = random() % 8 == 0 ? pick(closing, random) : -1;
       const int32_t token = closer >= 0 ? closer : pick(mask, random);
       if (token < 0 || vocabulary.is_end_of_generation(token)) break;
-      at = Clock::now();
-      matcher.accept(token);
-      out.accepts.us.push_back(us_since(at));
-      at = Clock::now();
+      if (!timed(matcher, [&] { return matcher.accept(token); }, out.accepts, out.late)) break;
+      const Clock::time_point at = Clock::now();
       matcher.rollback(1);
       out.rollbacks.us.push_back(us_since(at));
       matcher.accept(token);
@@ -192,15 +209,16 @@ void measure(std::string_view name, const std::shared_ptr<const Vocabulary>& voc
 
   // The same texts twice: the first time with masks that are made when they are needed.
   const auto unprepared = Grammar::from_gbnf(text, vocabulary);
-  const double cold_us = walk(*unprepared, *vocabulary).masks.at(1);
+  Walk cold = walk(*unprepared, *vocabulary);
   Walk walked = walk(*grammar, *vocabulary);
   fmt::print(
       "{:<22} {:>7} {:>10.2f} {:>10.1f} {:>8.1f} {:>7} {:>8.1f} {:>8.1f} {:>8.1f} {:>8.2f} {:>8.2f} "
-      "{:>8.2f} {:>10.1f}\n",
+      "{:>8.2f} {:>7.2f} {:>9.1f} {:>7.2f} {:>9.1f}\n",
       name, (*grammar)->automaton().state_count(), compile_us / 1000, prepare_us / 1000,
       static_cast<double>((*grammar)->memory_bytes()) / (1 << 20), walked.masks.us.size(),
       walked.masks.at(0.5), walked.masks.at(0.99), walked.masks.at(1), walked.accepts.at(0.99),
-      walked.accepts.at(1), walked.rollbacks.at(0.99), cold_us);
+      walked.accepts.at(1), walked.rollbacks.at(0.99), percent_late(walked), walked.late.at(1),
+      percent_late(cold), cold.late.at(1));
   std::fflush(stdout);
 }
 
@@ -328,9 +346,10 @@ void run() {
   const auto vocabulary = synthetic_vocabulary();
   fmt::print("vocabulary of {}: {:.0f} ms, tree {:.1f} MiB\n", vocabulary->size(), us_since(begin) / 1000,
              static_cast<double>(vocabulary->trie().memory_bytes()) / (1 << 20));
-  fmt::print("{:<22} {:>7} {:>10} {:>10} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}\n", "grammar",
-             "states", "compile ms", "masks ms", "MiB", "steps", "p50 us", "p99 us", "max us", "accept",
-             "its max", "rollback", "unprepared");
+  fmt::print(
+      "{:<22} {:>7} {:>10} {:>10} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>9} {:>7} {:>9}\n",
+      "grammar", "states", "compile ms", "masks ms", "MiB", "steps", "p50 us", "p99 us", "max us", "accept",
+      "its max", "rollback", "late %", "max us", "new: %", "max us");
   measure("any JSON object", vocabulary, rules_of_any_object());
   measure("record", vocabulary,
           schema(R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer",

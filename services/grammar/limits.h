@@ -36,6 +36,12 @@ inline constexpr uint32_t kMinimizedStatesMax = 512;
 inline constexpr uint32_t kConfigsMax = 1'024;
 inline constexpr uint32_t kClosureStepsMax = 16'384;
 
+// What one call of a matcher may cost, in places looked at (about 10 ns each, Sapphire Rapids). Between two
+// windows: some 50 us, twenty times what usual grammars take at the 99th percentile. On a thread that no
+// window waits for: about a second; whose text needs more has too many readings.
+inline constexpr uint64_t kQuickStepsMax = 5'000;
+inline constexpr uint64_t kPatientStepsMax = 100'000'000;
+
 // A rule that is all a counted repetition repeats is copied into it up to this size, so that a token may hold
 // several.
 inline constexpr uint32_t kCountedBodyStatesMax = 256;
@@ -45,7 +51,9 @@ inline constexpr uint32_t kCountedBodyStatesMax = 256;
 // this many callers deep.
 inline constexpr uint32_t kRestsTriedMax = 2'048;
 inline constexpr uint32_t kCallersMax = 4;
-// Of all masks by callers of one grammar: a thousand of the largest vocabularies.
+// Of all masks of one grammar, and of those by callers among them: two thousand of the largest vocabularies,
+// and a thousand. Beyond, a step walks the vocabulary.
+inline constexpr std::size_t kMaskBytesMax = std::size_t{64} << 20;
 inline constexpr std::size_t kCallerMaskBytesMax = std::size_t{32} << 20;
 // Such masks that one step may take; beyond, it walks the vocabulary.
 inline constexpr uint32_t kCallerMasksPerStep = 64;

@@ -65,7 +65,13 @@ void Matcher::push(const ConfigSet& places, bool ended) {
                     .ended = ended});
 }
 
+void Matcher::begin_call() {
+  gave_up_ = false;
+  simulation_.give_steps(effort_ == Effort::kQuick ? kQuickStepsMax : kPatientStepsMax);
+}
+
 bool Matcher::accept(int32_t token) {
+  begin_call();
   const Step step = steps_.back();
   if (step.ended) return false;
   ConfigSet places;
@@ -77,7 +83,8 @@ bool Matcher::accept(int32_t token) {
     if (!bytes.empty()) read_bytes(bytes, configs(step), places);
     places.complete = places.complete || named.complete;
     places.configs.insert(places.configs.end(), named.configs.begin(), named.configs.end());
-    if (!places.alive()) {
+    gave_up_ = simulation_.out_of_steps();
+    if (gave_up_ || !places.alive()) {
       simulation_.cut(step.mark);
       return false;
     }
@@ -125,33 +132,57 @@ void Matcher::forget_old() {
   frames_max_ = std::max(kFramesKept, 2 * simulation_.mark().frames);
 }
 
-void Matcher::fill_mask(std::span<uint32_t> mask) {
+bool Matcher::fill_mask(std::span<uint32_t> mask) {
   const Automaton& automaton = grammar_->automaton();
   CHECK(mask.size() == grammar_->vocabulary().mask_words(), "mask of {} words for {}", mask.size(),
         grammar_->vocabulary().mask_words());
+  begin_call();
   std::fill(mask.begin(), mask.end(), 0);
   const Step step = steps_.back();
-  if (step.ended) return;
-  for (uint32_t i = step.begin; i < step.end; ++i) {
+  if (step.ended) return true;
+  std::vector<Config> searched;
+  for (uint32_t i = step.begin; i < step.end && !gave_up_; ++i) {
     const Config config = configs_[i];
-    const StateMask& state = grammar_->mask(config.state);
-    uint32_t masks_left = kCallerMasksPerStep;
-    bool searches = state.form == StateMask::Form::kSearch;
-    if (!searches) {
-      add_inside(config, state, mask);
-      if (!state.rests.empty()) add_rests(config, state, mask);
-      searches = state.by_caller && !add_by_callers(config, MaskPlace::of(config.state), masks_left, mask);
-    }
-    if (searches) add_by_search(config, mask);
-    for (const Automaton::TokenEdge& edge : automaton.token_edges(automaton.state(config.state))) {
+    if (!add_by_mask(config, mask)) searched.push_back(config);
+    for (const Automaton::TokenEdge& edge : automaton.token_edges(automaton.state(config.state)))
       set_bit(mask, edge.token);
-    }
+    gave_up_ = gave_up_ || simulation_.out_of_steps();
   }
-  if (!step.complete) return;
-  for (const int32_t token : grammar_->vocabulary().end_of_generation()) set_bit(mask, token);
+  // Walking the vocabulary is never quick.
+  gave_up_ = gave_up_ || (!searched.empty() && effort_ == Effort::kQuick);
+  if (!gave_up_ && !searched.empty()) {
+    add_by_search(std::move(searched), mask);
+    gave_up_ = simulation_.out_of_steps();
+  }
+  if (gave_up_) return false;
+  if (step.complete) {
+    for (const int32_t token : grammar_->vocabulary().end_of_generation()) set_bit(mask, token);
+  }
+  return true;
 }
 
-void Matcher::add_inside(const Config& config, const StateMask& state, std::span<uint32_t> mask) const {
+// Null: there is none, or it would have to be made, which is not quick.
+const StateMask* Matcher::find_mask(const MaskPlace& place) {
+  if (effort_ == Effort::kPatient) return grammar_->mask(place);
+  const StateMask* made = grammar_->made_mask(place);
+  gave_up_ = gave_up_ || made == nullptr;
+  return made;
+}
+
+// False: only a walk of the vocabulary says what may come.
+bool Matcher::add_by_mask(const Config& config, std::span<uint32_t> mask) {
+  const MaskPlace place = MaskPlace::of(config.state);
+  const StateMask* state = find_mask(place);
+  if (state == nullptr || state->form == StateMask::Form::kSearch) return false;
+  add_inside(config, *state, mask);
+  if (!state->rests.empty()) add_rests(config, *state, mask);
+  uint32_t masks_left = kCallerMasksPerStep;
+  return !state->by_caller || add_by_callers(config, place, masks_left, mask);
+}
+
+void Matcher::add_inside(const Config& config, const StateMask& state, std::span<uint32_t> mask) {
+  // In steps: a token of a list is about 1 ns, 64 tokens of bits or five counted ones as well.
+  simulation_.spend(1 + state.tokens.size() / 8 + state.bits.size() / 64 + state.restarts.size() / 300);
   const Automaton::Rule& rule = grammar_->automaton().rule(grammar_->automaton().state(config.state).rule);
   // How often a counted rule may still begin anew.
   const uint32_t left = rule.counted ? rule.max - config.count : StateMask::kRefused;
@@ -179,6 +210,7 @@ void Matcher::add_rests(const Config& config, const StateMask& state, std::span<
   uint32_t dead = std::numeric_limits<uint32_t>::max();
   for (const StateMask::Rest& rest : state.rests) {
     if (rest.shared > dead) continue;
+    if (simulation_.out_of_steps()) break;
     dead = std::numeric_limits<uint32_t>::max();
     read = std::min(read, rest.shared);
     const std::string_view text = state.text(rest);
@@ -206,7 +238,7 @@ bool Matcher::add_by_callers(const Config& config, const MaskPlace& place, uint3
   for (const Config& caller : callers) {
     if (masks_left-- == 0) return false;
     const MaskPlace behind = place.behind(caller.state);
-    const StateMask* state = grammar_->mask(behind);
+    const StateMask* state = find_mask(behind);
     if (state == nullptr || state->form == StateMask::Form::kSearch) return false;
     add_inside(caller, *state, mask);
     if (!state->rests.empty()) add_rests(caller, *state, mask);
@@ -215,14 +247,14 @@ bool Matcher::add_by_callers(const Config& config, const MaskPlace& place, uint3
   return true;
 }
 
-void Matcher::add_by_search(const Config& config, std::span<uint32_t> mask) {
+void Matcher::add_by_search(std::vector<Config> from, std::span<uint32_t> mask) {
   const TokenTrie& trie = grammar_->vocabulary().trie();
   const Simulation::Mark mark = simulation_.mark();
   std::vector<ConfigSet>& walk = scratch_.walk;
   if (walk.size() <= kTokenBytesMax) walk.resize(kTokenBytesMax + 1);
   std::vector<Simulation::Mark> marks(kTokenBytesMax + 1, mark);  // behind each depth
-  walk[0].configs = {config};
-  for (uint32_t node = 1; node < trie.node_count();) {
+  walk[0].configs = std::move(from);
+  for (uint32_t node = 1; node < trie.node_count() && !simulation_.out_of_steps();) {
     const uint32_t depth = trie.depth(node);
     simulation_.cut(marks[depth - 1]);
     simulation_.advance(walk[depth - 1].configs, trie.byte(node), walk[depth]);

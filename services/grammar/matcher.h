@@ -20,12 +20,20 @@ class Matcher {
   // rollback_max: how many tokens rollback() can take back at most.
   explicit Matcher(std::shared_ptr<const Grammar> grammar, uint32_t rollback_max = 32);
 
+  // What each of the following calls may do: kPatient, the default, makes masks that it needs and gives up
+  // after kPatientStepsMax; kQuick makes none and gives up after kQuickStepsMax.
+  enum class Effort { kQuick, kPatient };
+  void set_effort(Effort effort) { effort_ = effort; }
+  // The last call gave up. Nothing has changed; it may be tried again with more effort.
+  bool gave_up() const { return gave_up_; }
+
   // The tokens that may come next; overwrites all of mask, (vocabulary().mask_words()). All zero after the
   // end of generation. A token in the mask is accepted, one outside is not (but see kConfigsMax in limits.h).
-  void fill_mask(std::span<uint32_t> mask);
+  // False: it gave up, and the mask means nothing.
+  bool fill_mask(std::span<uint32_t> mask);
 
-  // Takes a token; false, and nothing changes, if it does not fit. An end-of-generation token fits where the
-  // text is complete.
+  // Takes a token; false, and nothing changes, if it does not fit or the matcher gave up. An
+  // end-of-generation token fits where the text is complete.
   bool accept(int32_t token);
   // Takes back the last tokens. Needs tokens <= rollback_available().
   void rollback(uint32_t tokens);
@@ -65,18 +73,23 @@ class Matcher {
   std::span<const Config> configs(const Step& step) const {
     return std::span(configs_).subspan(step.begin, step.count());
   }
+  void begin_call();
+  const StateMask* find_mask(const MaskPlace& place);
   bool read_bytes(std::string_view bytes, std::span<const Config> from, ConfigSet& out);
   void push(const ConfigSet& places, bool ended);
   void forget_old();
-  void add_inside(const Config& config, const StateMask& state, std::span<uint32_t> mask) const;
+  bool add_by_mask(const Config& config, std::span<uint32_t> mask);
+  void add_inside(const Config& config, const StateMask& state, std::span<uint32_t> mask);
   void add_rests(const Config& config, const StateMask& state, std::span<uint32_t> mask);
   // What a state's mask leaves to its callers. False: it would take too many masks.
   bool add_by_callers(const Config& config, const MaskPlace& place, uint32_t& masks_left,
                       std::span<uint32_t> mask);
-  void add_by_search(const Config& config, std::span<uint32_t> mask);
+  void add_by_search(std::vector<Config> from, std::span<uint32_t> mask);
 
   std::shared_ptr<const Grammar> grammar_;
   uint32_t rollback_max_;
+  Effort effort_ = Effort::kPatient;
+  bool gave_up_ = false;
   // Frames are few per token; what is no longer needed goes when this many are there.
   static constexpr uint32_t kFramesKept = 4096;
   uint32_t frames_max_ = kFramesKept;

@@ -85,7 +85,7 @@ TEST(Matcher, SearchesTheVocabularyWhereAMaskWouldBeTooLarge) {
   const auto grammar = compiled(text, vocabulary_of(tokens));
   bool searched = false;
   for (StateId state = 0; state < grammar->automaton().state_count(); ++state) {
-    searched = searched || grammar->mask(state).form == StateMask::Form::kSearch;
+    searched = searched || grammar->mask(MaskPlace::of(state))->form == StateMask::Form::kSearch;
   }
   EXPECT_TRUE(searched);
   for (uint32_t seed = 0; seed < 20; ++seed) walk_and_compare(grammar, seed, 12);
@@ -110,7 +110,7 @@ std::shared_ptr<const Vocabulary> vocabulary_of_words() {
 uint32_t masks_by_callers(const Grammar& grammar) {
   uint32_t count = 0;
   for (StateId state = 0; state < grammar.automaton().state_count(); ++state)
-    count += grammar.mask(state).by_caller ? 1 : 0;
+    count += grammar.mask(MaskPlace::of(state))->by_caller ? 1 : 0;
   return count;
 }
 
@@ -161,7 +161,7 @@ TEST(Matcher, SearchesTheVocabularyWhereCallersAreTooManyOrTheirMasksMayTakeNoMe
 
   const auto rules = parse_gbnf("root ::= \"[\" c* \"]\"" + std::string(kCharacter));
   ASSERT_TRUE(rules.has_value());
-  const auto without = Grammar::compile(*rules, vocabulary, 0);
+  const auto without = Grammar::compile(*rules, vocabulary, {.caller_bytes = 0});
   ASSERT_TRUE(without.has_value());
   EXPECT_EQ((*without)->prepare(std::chrono::hours(1)), 0U) << "nothing more can be made";
   walk_and_compare(*without, 1, 8);
@@ -310,6 +310,109 @@ TEST(Matcher, AmbiguityBeyondTheLimitIsRefusedNotFollowed) {
   // Here a mask may still hold what accept() no longer takes.
   const std::set<int32_t> mask = allowed(matcher);
   for (const int32_t token : accepted_one_by_one(matcher)) EXPECT_TRUE(mask.contains(token));
+}
+
+// What the quick calls find is what the patient ones do, and giving up changes nothing.
+void walk_quickly(const std::shared_ptr<const Grammar>& grammar, uint32_t seed, int steps, uint32_t& late) {
+  std::mt19937 random(seed);
+  Matcher quick(grammar), patient(grammar);
+  std::vector<uint32_t> mask(grammar->vocabulary().mask_words()), expected(mask);
+  quick.set_effort(Matcher::Effort::kQuick);
+  for (int i = 0; i < steps; ++i) {
+    const bool made = quick.fill_mask(mask);
+    EXPECT_EQ(made, !quick.gave_up());
+    const std::set<int32_t> tokens = allowed(patient);
+    ASSERT_TRUE(patient.fill_mask(expected));
+    if (made) {
+      EXPECT_EQ(mask, expected) << "seed " << seed << ", step " << i;
+    } else {
+      ++late;
+    }
+    ASSERT_FALSE(tokens.empty());
+    auto chosen = tokens.begin();
+    std::advance(chosen, random() % tokens.size());
+    ASSERT_TRUE(patient.accept(*chosen));
+    if (!quick.accept(*chosen)) {
+      ASSERT_TRUE(quick.gave_up());
+      ++late;
+      quick.set_effort(Matcher::Effort::kPatient);
+      ASSERT_TRUE(quick.accept(*chosen));
+      EXPECT_FALSE(quick.gave_up());
+      quick.set_effort(Matcher::Effort::kQuick);
+    }
+    EXPECT_EQ(quick.is_complete(), patient.is_complete());
+    if (patient.is_ended()) return;
+  }
+}
+
+TEST(Matcher, QuickCallsGiveUpWhereAMaskWouldHaveToBeMade) {
+  const auto grammar = compiled(kJson, json_vocabulary());
+  Matcher matcher(grammar);
+  std::vector<uint32_t> mask(grammar->vocabulary().mask_words());
+  matcher.set_effort(Matcher::Effort::kQuick);
+  EXPECT_FALSE(matcher.fill_mask(mask));
+  EXPECT_TRUE(matcher.gave_up());
+  EXPECT_TRUE(matcher.accept('{')) << "nothing has to be made for that";
+  EXPECT_FALSE(matcher.gave_up());
+  EXPECT_FALSE(matcher.accept('x'));
+  EXPECT_FALSE(matcher.gave_up()) << "that it does not fit is an answer";
+  EXPECT_EQ(grammar->made_mask(MaskPlace::of(0)), nullptr);
+  EXPECT_EQ(grammar->prepare(std::chrono::hours(1)), 0U);
+  EXPECT_TRUE(matcher.fill_mask(mask));
+  uint32_t late = 0;
+  for (uint32_t seed = 0; seed < 10; ++seed) walk_quickly(grammar, seed, 60, late);
+  EXPECT_EQ(late, 0U) << "all masks are made";
+
+  // Masks by callers alike.
+  const auto callers =
+      compiled("root ::= \"[\" s (\", \" s)* \"]\"\ns ::= \"\\\"\" c* \"\\\"\"" + std::string(kCharacter),
+               vocabulary_of_words());
+  walk_quickly(callers, 1, 12, late);
+  EXPECT_GT(std::exchange(late, 0), 0U);
+  EXPECT_EQ(callers->prepare(std::chrono::hours(1)), 0U);
+  for (uint32_t seed = 0; seed < 3; ++seed) walk_quickly(callers, seed, 12, late);
+  EXPECT_EQ(late, 0U);
+}
+
+// Each "abc" is one to three options, and each number of them a reading of its own.
+TEST(Matcher, QuickCallsGiveUpWhereATextHasManyReadings) {
+  const auto vocabulary =
+      vocabulary_of({"</s>", "a", "b", "c", "abcabcabcabcabcabcabcabcabcabcabcabcabcabc"});
+  const auto grammar = compiled("root ::= (\"a\"? \"b\"? [c-z]?){0,100000}", vocabulary);
+  EXPECT_EQ(grammar->prepare(std::chrono::hours(1)), 0U);
+  Matcher quick(grammar), patient(grammar);
+  std::vector<uint32_t> mask(vocabulary->mask_words());
+  uint32_t late = 0;
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(patient.accept(4));
+    quick.set_effort(Matcher::Effort::kQuick);
+    if (!quick.accept(4)) {
+      ++late;
+      ASSERT_TRUE(quick.gave_up());
+      quick.set_effort(Matcher::Effort::kPatient);
+      ASSERT_TRUE(quick.accept(4)) << "giving up has changed something";
+    }
+    EXPECT_EQ(allowed(quick), allowed(patient));
+    EXPECT_EQ(quick.rollback_available(), patient.rollback_available());
+  }
+  EXPECT_GT(late, 0U);
+}
+
+// Masks that there is no room for are not kept, and the vocabulary is walked.
+TEST(Matcher, MasksTakeNoMoreMemoryThanTheyMay) {
+  const auto rules = parse_gbnf(kJson);
+  ASSERT_TRUE(rules.has_value());
+  const std::size_t room = 4096;
+  const auto grammar = Grammar::compile(*rules, json_vocabulary(), {.bytes = room});
+  ASSERT_TRUE(grammar.has_value());
+  const std::size_t before = (*grammar)->memory_bytes();
+  EXPECT_EQ((*grammar)->prepare(std::chrono::hours(1)), 0U) << "nothing more can be made";
+  for (uint32_t seed = 0; seed < 5; ++seed) walk_and_compare(*grammar, seed, 40);
+  EXPECT_GT((*grammar)->memory_bytes(), before);
+  EXPECT_LT((*grammar)->memory_bytes(), before + 2 * room) << "the last one may be larger than what is left";
+  uint32_t late = 0;
+  walk_quickly(*grammar, 1, 40, late);
+  EXPECT_GT(late, 0U);
 }
 
 TEST(Matcher, ThreadsShareAGrammar) {

@@ -97,11 +97,13 @@ void Simulation::close(ConfigSet& out) {
     if (state.bytes_begin != state.bytes_end || state.tokens_begin != state.tokens_end) {
       out.configs.push_back(config);
     }
-    if (steps_ > kClosureStepsMax || out.configs.size() > kConfigsMax) {
+    if (steps_ > std::min<uint64_t>(kClosureStepsMax, steps_left_) || out.configs.size() > kConfigsMax) {
+      spend(steps_);
       out.clear();
       return;
     }
   }
+  spend(steps_ + 1);
   out.complete = complete_;
 }
 

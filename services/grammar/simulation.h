@@ -7,7 +7,9 @@
 // end. It is complete once the byte that opened it is done with, and never changes again. Frames refer to
 // older ones only, so undoing is cutting both arrays back to an earlier length. Not thread-safe.
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <unordered_set>
 #include <vector>
@@ -55,6 +57,13 @@ class Simulation {
   // Where those who wait for the end of the frame's rule go on; nobody for kBottomFrame.
   void callers(uint32_t frame, std::vector<Config>& out) const;
 
+  // What the calls from now on may cost together, in places looked at. When it is spent they find nothing,
+  // and what they found before means nothing either.
+  void give_steps(uint64_t steps) { steps_left_ = steps; }
+  bool out_of_steps() const { return steps_left_ == 0; }
+  // For work beside the calls.
+  void spend(uint64_t steps) { steps_left_ -= std::min(steps, steps_left_); }
+
   struct Mark {
     uint32_t frames = 0;
     uint32_t returns = 0;
@@ -96,6 +105,7 @@ class Simulation {
   std::vector<Config> found_;
   std::unordered_set<uint64_t> found_hashed_;  // used once there are many
   uint32_t steps_ = 0;
+  uint64_t steps_left_ = std::numeric_limits<uint64_t>::max();  // of all steps
   bool complete_ = false;
   uint32_t stamp_ = 0;
   std::vector<Opened> opened_;  // (rules) frames opened in this step

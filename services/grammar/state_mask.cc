@@ -23,10 +23,10 @@ std::size_t StateMask::memory_bytes() const {
 }
 
 StateMask StateMaskBuilder::build(const MaskPlace& place) {
-  if (!paths_ || paths_->size() > kPathsKept) {
+  if (paths_ && paths_->size() > kPathsKept) forget();
+  if (!paths_) {
     paths_ = std::make_unique<LocalPaths>(automaton_);
     follows_ = std::make_unique<FollowSets>(automaton_);
-    stays_.clear();
   }
   StateMask mask;
   inside_.clear();
@@ -40,6 +40,16 @@ StateMask StateMaskBuilder::build(const MaskPlace& place) {
   pack_inside(counted, mask);
   pack_rests(counted, mask);
   return mask;
+}
+
+void StateMaskBuilder::forget() {
+  paths_.reset();
+  follows_.reset();
+  stays_.clear();
+  levels_ = {};
+  exits_ = {};
+  inside_ = {};
+  rests_ = {};
 }
 
 // False when there is too much to keep.

@@ -62,6 +62,8 @@ class StateMaskBuilder {
       : automaton_(automaton), vocabulary_(vocabulary) {}
 
   StateMask build(const MaskPlace& place);
+  // Gives back what it has learned: up to some 40 MiB.
+  void forget();
 
  private:
   struct Exit {  // a path that left the rule at this depth
