@@ -40,7 +40,10 @@ inline constexpr uint32_t kClosureStepsMax = 16'384;
 // windows: some 50 us, twenty times what usual grammars take at the 99th percentile. On a thread that no
 // window waits for: about a second; whose text needs more has too many readings.
 inline constexpr uint64_t kQuickStepsMax = 5'000;
-inline constexpr uint64_t kPatientStepsMax = 100'000'000;
+inline constexpr uint64_t kPatientStepsMax = 20'000'000;
+// What making one mask may cost, in comparisons of places: some tenths of a second. Of a state that would
+// need more none is kept.
+inline constexpr uint64_t kMaskWorkMax = 300'000'000;
 
 // A rule that is all a counted repetition repeats is copied into it up to this size, so that a token may hold
 // several.

@@ -61,10 +61,11 @@ LocalPaths::Id LocalPaths::node_of(std::vector<Place> kernel) {
 
 bool LocalPaths::close(std::vector<Place> found, Node& node) {
   const auto add = [&](const Place& place) {
+    spend(found.size());
     if (std::find(found.begin(), found.end(), place) == found.end()) found.push_back(place);
   };
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found.size() > kPlacesMax) return false;
+    if (found.size() > kPlacesMax || out_of_work()) return false;
     const Place place = found[i];
     const Automaton::State& state = automaton_.state(place.state);
     const Automaton::Rule& rule = automaton_.rule(state.rule);

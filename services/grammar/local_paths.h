@@ -3,8 +3,10 @@
 // automaton that grows while it is used. A path starts in some state of the rule; below it everything is
 // exact, calls included. Where the rule itself ends, the path leaves it ("exits") and is not followed here.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -34,6 +36,10 @@ class LocalPaths {
 
   std::size_t size() const { return nodes_.size(); }
 
+  // kOverflow beyond so much work from now on, in comparisons of places.
+  void give_work(uint64_t comparisons) { work_left_ = comparisons; }
+  bool out_of_work() const { return work_left_ == 0; }  // what is known is not all there is
+
  private:
   // stack: waiting callers within the path; 0 is the rule that the path started in. count: as in Config, but
   // restarts since the start of the path where the stack is 0.
@@ -60,9 +66,11 @@ class LocalPaths {
   }
   Id node_of(std::vector<Place> kernel);
   bool close(std::vector<Place> found, Node& node);
+  void spend(uint64_t comparisons) { work_left_ -= std::min(comparisons, work_left_); }
   uint32_t stack_of(const Place& caller);
 
   const Automaton& automaton_;
+  uint64_t work_left_ = std::numeric_limits<uint64_t>::max();
   std::vector<Node> nodes_;
   std::map<std::vector<Place>, Id> by_kernel_;
   std::map<MaskPlace, Id> starts_;

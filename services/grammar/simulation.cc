@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "services/grammar/limits.h"
 
@@ -13,6 +14,38 @@ constexpr uint32_t kNoReturn = std::numeric_limits<uint32_t>::max();
 constexpr std::size_t kSearchedMax = 24;
 
 }  // namespace
+
+void KeySet::clear() {
+  size_ = 0;
+  if (++round_ != 0) return;
+  slots_.clear();
+  round_ = 1;
+}
+
+KeySet::Slot& KeySet::slot_of(uint64_t key) {
+  const std::size_t mask = slots_.size() - 1;
+  // Keys differ in low and in high bits; the product's upper ones depend on all.
+  std::size_t at = (key * 0x9E3779B97F4A7C15U) >> 32 & mask;
+  while (slots_[at].round == round_ && slots_[at].key != key) at = (at + 1) & mask;
+  return slots_[at];
+}
+
+bool KeySet::insert(uint64_t key) {
+  if (2 * (size_ + 1) > slots_.size()) grow();
+  Slot& slot = slot_of(key);
+  if (slot.round == round_) return false;
+  slot = {key, round_};
+  ++size_;
+  return true;
+}
+
+void KeySet::grow() {
+  const std::vector<Slot> before = std::exchange(slots_, {});
+  slots_.resize(std::max<std::size_t>(128, 2 * before.size()));
+  for (const Slot& slot : before) {
+    if (slot.round == round_) slot_of(slot.key) = slot;
+  }
+}
 
 Simulation::Simulation(const Automaton& automaton) : automaton_(&automaton), opened_(automaton.rule_count()) {
   frames_.push_back({kNoReturn});
@@ -60,7 +93,7 @@ void Simulation::callers(uint32_t frame, std::vector<Config>& out) const {
 
 void Simulation::start() {
   found_.clear();
-  found_hashed_.clear();
+  found_keys_.clear();
   steps_ = 0;
   complete_ = false;
   if (++stamp_ == 0) {
@@ -79,10 +112,10 @@ void Simulation::add(const Config& config) {
       static_assert(kStatesMax <= 1U << 19 && kRepeatMax <= 1U << 20);
       return uint64_t{c.state} << 45 | uint64_t{c.count} << 25 | c.frame;
     };
-    if (found_hashed_.empty()) {
-      for (const Config& earlier : found_) found_hashed_.insert(key(earlier));
+    if (found_keys_.empty()) {
+      for (const Config& earlier : found_) found_keys_.insert(key(earlier));
     }
-    if (!found_hashed_.insert(key(config)).second) return;
+    if (!found_keys_.insert(key(config))) return;
   }
   found_.push_back(config);
 }

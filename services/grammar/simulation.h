@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <unordered_set>
 #include <vector>
 
 #include "services/grammar/automaton.h"
@@ -39,6 +38,26 @@ struct ConfigSet {
     configs.clear();
     complete = false;
   }
+};
+
+// A set that is emptied often: linear probing, at most half full.
+class KeySet {
+ public:
+  bool empty() const { return size_ == 0; }
+  void clear();
+  bool insert(uint64_t key);  // false: it was there
+
+ private:
+  struct Slot {
+    uint64_t key = 0;
+    uint32_t round = 0;  // of clear(); of another one: empty
+  };
+  Slot& slot_of(uint64_t key);
+  void grow();
+
+  std::vector<Slot> slots_;  // a power of two
+  std::size_t size_ = 0;
+  uint32_t round_ = 1;
 };
 
 class Simulation {
@@ -103,7 +122,7 @@ class Simulation {
   std::vector<Return> returns_;
   // Of the step being made.
   std::vector<Config> found_;
-  std::unordered_set<uint64_t> found_hashed_;  // used once there are many
+  KeySet found_keys_;  // used once there are many
   uint32_t steps_ = 0;
   uint64_t steps_left_ = std::numeric_limits<uint64_t>::max();  // of all steps
   bool complete_ = false;

@@ -23,11 +23,12 @@ std::size_t StateMask::memory_bytes() const {
 }
 
 StateMask StateMaskBuilder::build(const MaskPlace& place) {
-  if (paths_ && paths_->size() > kPathsKept) forget();
+  if (paths_ && (paths_->size() > kPathsKept || paths_->out_of_work())) forget();
   if (!paths_) {
     paths_ = std::make_unique<LocalPaths>(automaton_);
     follows_ = std::make_unique<FollowSets>(automaton_);
   }
+  paths_->give_work(kMaskWorkMax);
   StateMask mask;
   inside_.clear();
   rests_.clear();
