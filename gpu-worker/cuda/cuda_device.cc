@@ -36,6 +36,11 @@ namespace {
 constexpr uint64_t kMarkEvery = 64;
 constexpr uint32_t kRowsPerPiece = 4;
 
+StageSeconds sum_of(StageSeconds a, const StageSeconds& b) {
+  for (std::size_t i = 0; i < kStages; ++i) a[i] += b[i];
+  return a;
+}
+
 std::vector<uint32_t> experts_per_layer(const model::ModelWeights& weights) {
   std::vector<uint32_t> counts;
   for (const model::LayerWeights& layer : weights.layers) counts.push_back(layer.moe.experts.count);
@@ -168,6 +173,7 @@ struct CudaDevice::Impl {
   uint64_t windows = 0;
   uint64_t small_windows = 0;
   StageSeconds stages{};
+  StageSeconds small_stages{};                         // of the last small window with marks
   std::map<MarkedKind, std::vector<Stage>> stages_of;  // of the marks in windows of a kind
   std::atomic<const char*> doing{"idle"};              // string literals only
 };
@@ -676,12 +682,18 @@ Status CudaDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   impl.count_uses(rows);
   if (marked) {
     StageSeconds seconds = impl.marks.seconds(impl.stages_of[impl.marked_kind()]);
-    for (std::size_t i = 0; i < kStages; ++i) impl.stages[i] += seconds[i] * (small ? kMarkEvery : 1);
+    if (small) {
+      impl.small_stages = seconds;
+    } else {
+      impl.stages = sum_of(impl.stages, seconds);
+    }
     if (impl.shape.streams_experts && impl.shape.uses_boards) {
       impl.cpu_share.window_took(impl.shape.rows, stage(seconds, Stage::kCpuWait),
                                  std::accumulate(seconds.begin(), seconds.end(), 0.0));
     }
   }
+  // A small window without marks took what the last one with marks did.
+  if (small) impl.stages = sum_of(impl.stages, impl.small_stages);
   impl.say("idle");
   return {};
 }
