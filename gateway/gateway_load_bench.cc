@@ -1,5 +1,6 @@
 // What the gateway itself costs: a process with the gateway alone, asked by this one, which is its engine,
-// too. First answers of one token at a fixed rate, then the same beside many open streams that say nothing.
+// too. First answers of one token at a fixed rate for half a minute, then the same beside many open streams
+// that say nothing, for as long as wanted.
 //
 //   gateway_load_bench [--idle=2000] [--rate=200] [--seconds=600] [--clients=16] [--json=FILE]
 //
@@ -79,11 +80,15 @@ Options parse(int argc, char** argv) {
   for (;;) pause();
 }
 
-std::string body(uint32_t tokens, bool stream) {
+// Every prompt is another one, so that states come and go in the index of known prefixes, too.
+std::string body(uint64_t number, uint32_t tokens, bool stream) {
   return fmt::format(
-      R"({{"messages":[{{"role":"user","content":"What is a violin?"}}],"max_tokens":{},"stream":{}}})",
-      tokens, stream);
+      R"({{"messages":[{{"role":"user","content":"Of the violins on the shelf over there, which is number {}, and who built it?"}}],)"
+      R"("max_tokens":{},"stream":{}}})",
+      number, tokens, stream);
 }
+
+constexpr uint32_t kAloneSeconds = 30;
 
 struct Measured {
   std::vector<double> milliseconds;
@@ -98,8 +103,8 @@ struct Measured {
 };
 
 // Open loop: request i is due at i / rate.
-Measured ask_steadily(const Options& options, uint16_t port, uint32_t gateway_pid) {
-  const uint64_t total = uint64_t{options.rate} * options.seconds;
+Measured ask_steadily(const Options& options, uint32_t seconds, uint16_t port, uint32_t gateway_pid) {
+  const uint64_t total = uint64_t{options.rate} * seconds;
   std::vector<Measured> parts(options.clients);
   std::atomic<bool> over = false;
   const auto begin = Clock::now() + std::chrono::milliseconds(100);
@@ -107,11 +112,10 @@ Measured ask_steadily(const Options& options, uint16_t port, uint32_t gateway_pi
   for (uint32_t c = 0; c < options.clients; ++c) {
     clients.emplace_back([&, c] {
       RawClient client(port);
-      const std::string request = body(1, false);
       for (uint64_t i = c; i < total; i += options.clients) {
         const auto due = begin + std::chrono::nanoseconds(i * 1'000'000'000 / options.rate);
         std::this_thread::sleep_until(due);
-        client.request("POST", "/v1/chat/completions", request);
+        client.request("POST", "/v1/chat/completions", body(i, 1, false));
         if (client.response().status != 200) ++parts[c].failures;
         parts[c].milliseconds.push_back(
             std::chrono::duration<double, std::milli>(Clock::now() - due).count());
@@ -139,21 +143,22 @@ Measured ask_steadily(const Options& options, uint16_t port, uint32_t gateway_pi
 
 std::string report(const Options& options, uint32_t idle, const Measured& measured) {
   const auto& rss = measured.rss_mib;
+  const double most = *std::ranges::max_element(rss);
   fmt::print(
       "{:5} idle streams: {:6} answers, {:.1f} a second (wanted {}), {} failed; ms p50 {:.2f}, p99 {:.2f}, "
       "max {:.1f}; gateway MiB first {:.1f}, "
-      "half way {:.1f}, last {:.1f}\n",
+      "half way {:.1f}, last {:.1f}, most {:.1f}\n",
       idle, measured.milliseconds.size(),
       static_cast<double>(measured.milliseconds.size()) / measured.seconds, options.rate, measured.failures,
       measured.quantile(0.5), measured.quantile(0.99), measured.milliseconds.back(), rss.front(),
-      rss[rss.size() / 2], rss.back());
+      rss[rss.size() / 2], rss.back(), most);
   return fmt::format(
       R"({{"idle":{},"answers":{},"per_second":{:.2f},"failures":{},"p50_ms":{:.3f},"p99_ms":{:.3f},"max_ms":{:.3f},)"
-      R"("rss_mib_first":{:.2f},"rss_mib_half":{:.2f},"rss_mib_last":{:.2f}}})",
+      R"("rss_mib_first":{:.2f},"rss_mib_half":{:.2f},"rss_mib_last":{:.2f},"rss_mib_most":{:.2f}}})",
       idle, measured.milliseconds.size(),
       static_cast<double>(measured.milliseconds.size()) / measured.seconds, measured.failures,
       measured.quantile(0.5), measured.quantile(0.99), measured.milliseconds.back(), rss.front(),
-      rss[rss.size() / 2], rss.back());
+      rss[rss.size() / 2], rss.back(), most);
 }
 
 int run(const Options& options) {
@@ -181,15 +186,17 @@ int run(const Options& options) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 
-  std::string json = report(options, 0, ask_steadily(options, port, static_cast<uint32_t>(gateway)));
+  const auto pid = static_cast<uint32_t>(gateway);
+  std::string json =
+      report(options, 0, ask_steadily(options, std::min(options.seconds, kAloneSeconds), port, pid));
   std::vector<std::unique_ptr<RawClient>> idle;
   for (uint32_t i = 0; i < options.idle; ++i) {
     idle.push_back(std::make_unique<RawClient>(port));
-    idle.back()->request("POST", "/v1/chat/completions", body(100, true));
+    idle.back()->request("POST", "/v1/chat/completions", body(i, 100, true));
   }
   for (auto& client : idle)
     CHECK(client->read_until("\"content\":\""), "a stream did not begin: {}", client->received());
-  json += "," + report(options, options.idle, ask_steadily(options, port, static_cast<uint32_t>(gateway)));
+  json += "," + report(options, options.idle, ask_steadily(options, options.seconds, port, pid));
   if (!options.json.empty()) std::ofstream(options.json) << "[" << json << "]\n";
 
   idle.clear();
