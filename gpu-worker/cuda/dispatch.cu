@@ -91,13 +91,14 @@ __global__ void write_rows_kernel(DispatchArgs args) {
     for (uint32_t k = 0; k < args.top_k; ++k)
       wanted =
           wanted || target_of(args, args.boards->count, args.ids[row * args.top_k + k]) == kBoards + board;
-    if (wanted) write_row(args, args.boards->boards[board], row);
+    if (wanted) write_row(args, args.boards->boards[board], row, nullptr);
   }
 }
 
 // ... and the bells, when all that is there.
 __global__ void ring_kernel(DispatchArgs args) {
-  if (threadIdx.x < args.boards->count) ring(args, threadIdx.x, args.board_pairs[threadIdx.x]);
+  if (threadIdx.x >= args.boards->count) return;
+  ring(args, threadIdx.x, args.board_pairs[threadIdx.x], args.tickets->rung[threadIdx.x]);
 }
 
 // Not part of the kernel that reads the parts: behind an acquire from the system, its loads took 30 us longer
@@ -108,7 +109,8 @@ __global__ void await_kernel(AwaitArgs args) {
   const uint32_t board = threadIdx.x;
   if (board >= args.boards->count) return;
   const uint64_t ticket = args.tickets->awaited[board];
-  while (ticket != 0 && load_acquire_system(args.boards->boards[board].done_ticket) < ticket &&
+  if (ticket == 0) return;
+  while (load_acquire_system(args.boards->boards[board].done_ticket) < ticket &&
          load_acquire_system(args.stop) == 0) {
     wait_a_little();
   }

@@ -46,23 +46,61 @@ __device__ inline void write_pair(const DispatchArgs& args, uint32_t target, uin
   args.remote[pair] = reinterpret_cast<uint64_t>(board.parts + uint64_t{place} * board.part_row_floats);
 }
 
-// Copies one row of activations to a board, by the threads of a block.
-__device__ inline void write_row(const DispatchArgs& args, const BoardAddresses& board, uint32_t row) {
-  const bool q8 = args.activations == shm::ActivationKind::kQ8;
-  const uint32_t words = q8 ? (args.hidden + args.hidden / 4) / 4 : args.hidden;
-  const uint32_t* from = q8 ? reinterpret_cast<const uint32_t*>(args.x_q8.data + row * args.x_q8.stride)
-                            : reinterpret_cast<const uint32_t*>(args.x.data + row * args.x.stride);
+// One row of activations as boards take it.
+struct RowWords {
+  const uint32_t* data;
+  uint32_t count;
+};
+__device__ inline RowWords row_words(const DispatchArgs& args, uint32_t row) {
+  if (args.activations == shm::ActivationKind::kQ8) {
+    return {reinterpret_cast<const uint32_t*>(args.x_q8.data + row * args.x_q8.stride),
+            (args.hidden + args.hidden / 4) / 4};
+  }
+  return {reinterpret_cast<const uint32_t*>(args.x.data + row * args.x.stride), args.hidden};
+}
+
+// What a thread of a window of one row asks for before it is known whether a board is asked at all: a read
+// from memory takes as long as choosing the experts.
+struct DispatchAhead {
+  static constexpr uint32_t kWords = 2;  // of the row: all of it in 8 bits, in the real model
+  uint32_t words[kWords];
+  uint64_t rung;
+
+  __device__ explicit DispatchAhead(const DispatchArgs& args) {
+    if (args.boards == nullptr) return;
+    const RowWords row = row_words(args, 0);
+#pragma unroll
+    for (uint32_t k = 0; k < kWords; ++k) {
+      const uint32_t i = threadIdx.x + k * blockDim.x;
+      words[k] = row.data[min(i, row.count - 1)];
+    }
+    rung = args.tickets->rung[min(threadIdx.x, kExpertWorkersMax - 1)];
+  }
+};
+
+// Copies a row to a board, by the threads of a block. `ahead`: of row 0, or null.
+__device__ inline void write_row(const DispatchArgs& args, const BoardAddresses& board, uint32_t row,
+                                 const DispatchAhead* ahead) {
+  const RowWords from = row_words(args, row);
   auto* to = reinterpret_cast<uint32_t*>(board.activations + row * board.activation_row_bytes);
-  for (uint32_t i = threadIdx.x; i < words; i += blockDim.x) to[i] = from[i];
+  uint32_t i = threadIdx.x;
+  if (ahead != nullptr) {
+#pragma unroll
+    for (uint32_t k = 0; k < DispatchAhead::kWords; ++k, i += blockDim.x) {
+      if (i < from.count) to[i] = ahead->words[k];
+    }
+  }
+  for (; i < from.count; i += blockDim.x) to[i] = from.data[i];
 }
 
 // Everything that the request refers to has been written before, by this thread or before a barrier of the
 // block: the release makes all of it visible to the system.
-__device__ inline void ring(const DispatchArgs& args, uint32_t index, uint32_t pairs) {
+__device__ inline void ring(const DispatchArgs& args, uint32_t index, uint32_t pairs, uint64_t rung) {
   args.tickets->awaited[index] = 0;
   if (pairs == 0) return;
   const BoardAddresses& board = args.boards->boards[index];
-  const uint64_t ticket = ++args.tickets->rung[index];
+  const uint64_t ticket = rung + 1;
+  args.tickets->rung[index] = ticket;
   board.request->ticket = ticket;
   board.request->layer = args.layer;
   board.request->tokens = args.rows;
@@ -80,7 +118,8 @@ struct DispatchShared {
   bool first_of_expert[kDispatchSmallPairs];
   uint32_t board_pairs[kExpertWorkersMax];
 };
-__device__ inline void dispatch_small(const DispatchArgs& args, DispatchShared& shared) {
+__device__ inline void dispatch_small(const DispatchArgs& args, DispatchShared& shared,
+                                      const DispatchAhead* ahead = nullptr) {
   auto& [expert_of, target_of_pair, first_of_expert, board_pairs] = shared;
   const uint32_t pairs = args.rows * args.top_k, pair = threadIdx.x;
   const uint32_t boards = args.boards == nullptr ? 0 : args.boards->count;
@@ -126,11 +165,14 @@ __device__ inline void dispatch_small(const DispatchArgs& args, DispatchShared& 
       bool wanted = false;
       for (uint32_t k = 0; k < args.top_k; ++k)
         wanted = wanted || target_of_pair[row * args.top_k + k] == kBoards + board;
-      if (wanted) write_row(args, args.boards->boards[board], row);
+      if (wanted) write_row(args, args.boards->boards[board], row, ahead);
     }
   }
   __syncthreads();
-  if (threadIdx.x < boards) ring(args, threadIdx.x, board_pairs[threadIdx.x]);
+  if (threadIdx.x < boards) {
+    ring(args, threadIdx.x, board_pairs[threadIdx.x],
+         ahead != nullptr ? ahead->rung : args.tickets->rung[threadIdx.x]);
+  }
 }
 
 // What dispatch() takes for granted.

@@ -16,16 +16,30 @@ __global__ void __launch_bounds__(kRouteThreads) route_kernel(RouteArgs args) {
   route_row(args, blockIdx.x, shared);
 }
 
-// One block: a window of one row.
+// One block: a window of one row. What does not change within a window is there before the logits are.
 __global__ void __launch_bounds__(kRouteThreads)
     route_and_dispatch_kernel(RouteArgs route, DispatchArgs dispatch) {
   __shared__ RouteShared shared;
   __shared__ DispatchShared pairs;
+  __shared__ uint32_t places[kExpertsMax];
+  __shared__ BoardTable boards;
   let_next_kernel_begin();
+  for (uint32_t e = threadIdx.x; e < dispatch.experts; e += kRouteThreads)
+    places[e] = dispatch.places.places[e];
+  if (dispatch.boards != nullptr) {
+    static_assert(sizeof(BoardTable) % sizeof(uint32_t) == 0);
+    for (uint32_t i = threadIdx.x; i < sizeof(BoardTable) / sizeof(uint32_t); i += kRouteThreads)
+      reinterpret_cast<uint32_t*>(&boards)[i] = reinterpret_cast<const uint32_t*>(dispatch.boards)[i];
+  }
   await_earlier_kernels();
+  const DispatchAhead ahead(dispatch);
   route_row(route, 0, shared);
   __syncthreads();  // the ids are there
-  dispatch_small(dispatch, pairs);
+  DispatchArgs at_hand = dispatch;
+  at_hand.ids = shared.ids;
+  at_hand.places.places = places;
+  if (dispatch.boards != nullptr) at_hand.boards = &boards;
+  dispatch_small(at_hand, pairs, &ahead);
 }
 
 void check(const RouteArgs& args) {

@@ -35,6 +35,7 @@ struct RouteShared {
   uint64_t candidates[kExpertsMax];
   uint64_t group_best[kGroups];
   uint64_t chosen[kGroups];  // in order
+  uint16_t ids[kGroups];     // of the experts that are used
   float largest[kRouteWarps];
   uint32_t candidate_count;
 };
@@ -74,6 +75,9 @@ __device__ inline void route_row(const RouteArgs& args, uint32_t row, RouteShare
   const uint32_t experts = args.experts, top_k = args.top_k;
   const float* logits = args.logits.data + row * args.logits.stride;
   if (threadIdx.x == 0) shared.candidate_count = 0;
+  const uint64_t at = uint64_t{row} * top_k;
+  const uint32_t k = min(lane_index(), top_k - 1);
+  const uint32_t forced = args.forced_ids != nullptr ? args.forced_ids[at + k] : 0;
   float logit[kKeys], largest = -__builtin_inff();
 #pragma unroll
   for (uint32_t i = 0; i < kKeys; ++i) {
@@ -108,15 +112,14 @@ __device__ inline void route_row(const RouteArgs& args, uint32_t row, RouteShare
   choose_experts(shared, keys, top_k);
   if (warp_index() > 0) return;
 
-  const uint64_t at = uint64_t{row} * top_k;
-  const uint32_t k = min(lane_index(), top_k - 1);
-  const uint32_t expert = args.forced_ids != nullptr ? args.forced_ids[at + k]
-                                                     : 0xffffffffu - static_cast<uint32_t>(shared.chosen[k]);
+  const uint32_t expert =
+      args.forced_ids != nullptr ? forced : 0xffffffffu - static_cast<uint32_t>(shared.chosen[k]);
   const float probability = shared.values[expert] / total;
   float sum = 0.0f;
 #pragma unroll 8
   for (uint32_t i = 0; i < top_k; ++i) sum += __shfl_sync(kAllLanes, probability, static_cast<int>(i));
   if (lane_index() >= top_k) return;
+  shared.ids[lane_index()] = static_cast<uint16_t>(expert);
   args.ids[at + lane_index()] = static_cast<uint16_t>(expert);
   args.weights[at + lane_index()] = probability / sum;
 }
