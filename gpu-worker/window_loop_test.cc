@@ -10,6 +10,7 @@
 
 #include "gpu-worker/answer_constraint.h"
 #include "gpu-worker/fake_device.h"
+#include "gpu-worker/parking/fake_store.h"
 #include "services/grammar/test_support.h"
 
 namespace strata::gpu_worker {
@@ -146,6 +147,73 @@ TEST_F(WindowLoopTest, EndsEverythingWithAReasonWhenItStops) {
   EXPECT_EQ(heard->status().code(), Code::kUnavailable);
   EXPECT_EQ(loop.submit(generation(heard, 1)).code(), Code::kUnavailable);
   EXPECT_EQ(loop.counters().sequences_running, 0u);
+}
+
+// Long before anything has been left alone for long enough.
+class WindowLoopWithStore : public WindowLoopTest {
+ protected:
+  static constexpr snapshot::Hash128 kOwn{.high = 1, .low = 1};
+
+  WindowLoopOptions options(std::chrono::milliseconds park_at_stop) {
+    WindowLoopOptions made = WindowLoopTest::options();
+    made.store = &store_;
+    made.park_after = std::chrono::hours(1);
+    made.park_at_stop = park_at_stop;
+    return made;
+  }
+  static std::shared_ptr<Generation> generation(const std::shared_ptr<RecordingListener>& heard,
+                                                std::vector<int32_t> prompt, uint32_t max_tokens) {
+    return std::make_shared<Generation>(GenerationRequest{.request_id = "r",
+                                                          .prompt = std::move(prompt),
+                                                          .generated = {},
+                                                          .sampling = {},
+                                                          .max_tokens = max_tokens,
+                                                          .end_tokens = {},
+                                                          .name_space = kOwn},
+                                        heard);
+  }
+  // Whether the state is stored that an answer leaves behind: all but its last token, which was not fed.
+  bool has_end_of(const std::vector<int32_t>& prompt, const RecordingListener& heard) {
+    std::vector<int32_t> tokens = prompt;
+    const std::vector<int32_t> answer = heard.tokens();
+    tokens.insert(tokens.end(), answer.begin(), answer.end() - 1);
+    const auto read = static_cast<uint32_t>(prompt.size()), all = static_cast<uint32_t>(tokens.size());
+    std::vector<snapshot::TokenRange> generated;
+    if (read < all) generated.push_back({read, all});
+    return store_.contains(store_.id_of(kOwn, tokens, generated));
+  }
+
+  // Room for as many tokens as an answer may have by the time it is cut off.
+  FakeStore store_{fake_identity(device_.state_layout()), 4000 * snapshot::kExtentUnitBytes};
+};
+
+TEST_F(WindowLoopWithStore, ParksWhatIsKeptWhenItStops) {
+  const std::vector<int32_t> ended = {1, 2, 3}, cut_off = {7, 8};
+  auto first = std::make_shared<RecordingListener>(), second = std::make_shared<RecordingListener>();
+  {
+    WindowLoop loop(options(std::chrono::milliseconds(kPatience)));
+    ASSERT_TRUE(loop.submit(generation(first, ended, 5)).ok());
+    ASSERT_TRUE(first->wait_over());
+    EXPECT_EQ(store_.counters().stored, 0u);
+    ASSERT_TRUE(loop.submit(generation(second, cut_off, 90000)).ok());
+    ASSERT_TRUE(second->wait_tokens(3));
+    loop.stop();
+    EXPECT_TRUE(second->wait_over()) << "told before anything is parked";
+    EXPECT_EQ(store_.counters().stored, 2u);
+  }
+  EXPECT_TRUE(has_end_of(ended, *first));
+  EXPECT_TRUE(has_end_of(cut_off, *second));
+}
+
+TEST_F(WindowLoopWithStore, StopsThoughTheStoreTakesNothing) {
+  WindowLoop loop(options(std::chrono::milliseconds(20)));
+  auto heard = std::make_shared<RecordingListener>();
+  ASSERT_TRUE(loop.submit(generation(heard, {1, 2, 3}, 5)).ok());
+  ASSERT_TRUE(heard->wait_over());
+  store_.hold();
+  loop.stop();
+  EXPECT_EQ(store_.counters().stored, 0u);
+  store_.let_go();
 }
 
 TEST_F(WindowLoopTest, AStuckWindowIsReportedWithItsPhaseAndParties) {

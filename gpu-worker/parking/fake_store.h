@@ -11,10 +11,26 @@
 #include <vector>
 
 #include "gpu-worker/parking/parked_store.h"
+#include "gpu-worker/state_layout.h"
 #include "services/base/check.h"
 #include "services/shm/segment.h"
 
 namespace strata::gpu_worker {
+
+inline snapshot::StateIdentity fake_identity(const StateLayout& layout) {
+  snapshot::StateIdentity identity{.model_fingerprint = "fake",
+                                   .numerics = "reproducible",
+                                   .kv_format = "tokens",
+                                   .layout_version = 1,
+                                   .page_tokens = kStatePageTokens,
+                                   .page_bytes = layout.page_bytes(),
+                                   .fixed_bytes = layout.fixed_bytes(),
+                                   .parts = {},
+                                   .options = {}};
+  for (const StateLayout::Part& part : layout.fixed_parts())
+    identity.parts.push_back({.name = part.name, .offset = part.offset, .bytes = part.bytes});
+  return identity;
+}
 
 class FakeStore final : public ParkedStore {
  public:

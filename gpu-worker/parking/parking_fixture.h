@@ -28,20 +28,6 @@ class ParkingFixture : public testing::Test {
     std::shared_ptr<RecordingListener> heard;
   };
 
-  static snapshot::StateIdentity identity_of(const StateLayout& layout) {
-    snapshot::StateIdentity identity{.model_fingerprint = "fake",
-                                     .numerics = "reproducible",
-                                     .kv_format = "tokens",
-                                     .layout_version = 1,
-                                     .page_tokens = kStatePageTokens,
-                                     .page_bytes = layout.page_bytes(),
-                                     .fixed_bytes = layout.fixed_bytes(),
-                                     .parts = {},
-                                     .options = {}};
-    for (const StateLayout::Part& part : layout.fixed_parts())
-      identity.parts.push_back({.name = part.name, .offset = part.offset, .bytes = part.bytes});
-    return identity;
-  }
   static Tokens made_up(uint32_t count, int32_t first) {
     Tokens tokens(count);
     std::iota(tokens.begin(), tokens.end(), first);
@@ -147,7 +133,7 @@ class ParkingFixture : public testing::Test {
   FakeDevice device_{kSequences};
   LoopCounters counters_;
   static constexpr uint32_t kBudgetUnits = 40;  // each takes a page or a fixed part
-  FakeStore store_{identity_of(device_.state_layout()), kBudgetUnits* snapshot::kExtentUnitBytes};
+  FakeStore store_{fake_identity(device_.state_layout()), kBudgetUnits* snapshot::kExtentUnitBytes};
   std::chrono::steady_clock::time_point now_ = std::chrono::steady_clock::now();
   std::vector<StateChange> told_;
   WindowScheduler scheduler_{{.device = &device_,

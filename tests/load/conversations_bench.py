@@ -7,6 +7,7 @@
 All take --set PATH=VALUE and --json. Not tests: figures belong into docs/conversations.md, together with the machine they were measured on.
 """
 import argparse
+import glob
 import json
 import os
 import sys
@@ -64,10 +65,24 @@ def print_disk(result):
 PROCESSES = ("cache-manager", "gpu-worker", "gateway")
 
 
-def own_memory(cluster, name):
-    """Bytes that belong to the process alone. What is stored lies in shared memory and is counted once, from the listing."""
-    with open(f"/proc/{cluster.process_of(name)['pid']}/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
+class Memory:
+    """What the cluster holds, in bytes. Looks from outside: whoever asks the processes makes them take memory for the answer."""
+
+    def __init__(self, cluster):
+        self.pids = {name: cluster.process_of(name)["pid"] for name in PROCESSES}
+        self.stored_in = f"/dev/shm/{cluster.segment_prefix()}snapshots*"
+
+    def own(self):
+        """Of each process, what belongs to it alone."""
+        found = {}
+        for name, pid in self.pids.items():
+            with open(f"/proc/{pid}/status") as file:
+                found[name] = next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
+        return found
+
+    def stored(self):
+        """Snapshots, in the memory that the processes share: what of it is there, whoever has touched it."""
+        return sum(os.stat(path).st_blocks * 512 for path in glob.glob(self.stored_in))
 
 
 def ask(cluster, number, tokens):
@@ -79,42 +94,47 @@ def ask(cluster, number, tokens):
     return answer["choices"][0]["message"]["content"]
 
 
+def rotate(cluster, arguments):
+    """20 conversations in turns: after each request what is stored and what each process has grown by since the first one, and wrong answers."""
+    memory = Memory(cluster)
+    ask(cluster, 1000, arguments.tokens)  # buffers are taken
+    begun, rows, first, wrong = memory.own(), [], {}, 0
+    for _ in range(1 + arguments.rounds):
+        for number in range(20):
+            answer = ask(cluster, number, arguments.tokens)
+            wrong += answer != first.setdefault(number, answer)
+            rows.append({"stored": memory.stored(), **{name: now - begun[name] for name, now in memory.own().items()}})
+    return rows, wrong
+
+
 def measure_rotation(arguments):
     settings = {"engine.sequences": "1", "conversations.disk_budget": "0", "conversations.park_after_ms": "0", **arguments.settings}
     with Cluster(settings) as cluster:
         ask(cluster, 0, arguments.tokens)
         wait_for(lambda: listed(cluster)["snapshots"], 30, "one is parked")
         time.sleep(0.5)
-        one = listed(cluster)["memory"]["used_bytes"]
-    budget = 5 * one
+        budget = 5 * listed(cluster)["memory"]["used_bytes"]
     with Cluster({**settings, "conversations.ram_budget": str(budget)}) as cluster:
-        ask(cluster, 1000, arguments.tokens)  # buffers are taken
-        begun = {name: own_memory(cluster, name) for name in PROCESSES}
-        most = dict.fromkeys(("stored", "all", *PROCESSES), 0)
-
-        def look():
-            now = {name: own_memory(cluster, name) - begun[name] for name in PROCESSES}
-            now["stored"] = listed(cluster)["memory"]["used_bytes"]
-            now["all"] = sum(now.values())
-            for name, value in now.items():
-                most[name] = max(most[name], value)
-        first = [ask(cluster, number, arguments.tokens) for number in range(20)]
-        wrong = 0
-        for _ in range(arguments.rounds):
-            for number in range(20):
-                wrong += ask(cluster, number, arguments.tokens) != first[number]
-                look()
+        rows, wrong = rotate(cluster, arguments)
         evicted = sum(value for (name, labels), value in cluster.metrics().items()
                       if name == "strata_conv_evictions_total" and ("tier", "ram") in labels)
-    return {"budget_bytes": budget, "evictions": evicted, "wrong_answers": wrong, "most_bytes": most,
+    # Processes also grow by answering: heaps fill, threads begin. What the same requests cost where nothing is kept is not the conversations' part.
+    with Cluster({**settings, "conversations.ram_budget": "0"}) as cluster:
+        without, _ = rotate(cluster, arguments)
+    most = {name: max(row[name] for row in rows) for name in ("stored", *PROCESSES)}
+    most_without = {name: max(row[name] for row in without) for name in PROCESSES}
+    most["all"] = max(row["stored"] + sum(row[name] for name in PROCESSES) for row in rows)
+    most["kept"] = max(row["stored"] + sum(row[name] - other[name] for name in PROCESSES) for row, other in zip(rows, without))
+    return {"budget_bytes": budget, "evictions": evicted, "wrong_answers": wrong, "most_bytes": most, "most_bytes_without_parking": most_without,
             "most_over_budget": {name: value / budget for name, value in most.items()}}
 
 
 def print_rotation(result):
-    most = result["most_over_budget"]
-    print(f"budget {result['budget_bytes'] / 2**20:.1f} MiB; at most, of it: stored {most['stored']:.1%}; grown "
-          + ", ".join(f"{name} {most[name]:.1%}" for name in PROCESSES) + f"; stored and grown together {most['all']:.1%}; "
-          f"{result['evictions']:.0f} evictions, {result['wrong_answers']} wrong answers")
+    most, mib = result["most_over_budget"], 2**20
+    print(f"budget {result['budget_bytes'] / mib:.1f} MiB: stored {most['stored']:.1%} of it at most; stored, and grown beyond what the same requests cost "
+          f"without parking, {most['kept']:.1%}; {result['evictions']:.0f} evictions, {result['wrong_answers']} wrong answers")
+    for name in PROCESSES:
+        print(f"  {name} grew by {result['most_bytes'][name] / mib:.2f} MiB, without parking by {result['most_bytes_without_parking'][name] / mib:.2f} MiB")
 
 
 # --- switch
