@@ -132,7 +132,7 @@ def measure_rotation(arguments):
 def print_rotation(result):
     most, mib = result["most_over_budget"], 2**20
     print(f"budget {result['budget_bytes'] / mib:.1f} MiB: stored {most['stored']:.1%} of it at most; stored, and grown beyond what the same requests cost "
-          f"without parking, {most['kept']:.1%}; {result['evictions']:.0f} evictions, {result['wrong_answers']} wrong answers")
+          f"without parking, {most['kept']:.1%} ({most['all']:.1%} with all growth); {result['evictions']:.0f} evictions, {result['wrong_answers']} wrong answers")
     for name in PROCESSES:
         print(f"  {name} grew by {result['most_bytes'][name] / mib:.2f} MiB, without parking by {result['most_bytes_without_parking'][name] / mib:.2f} MiB")
 
