@@ -76,8 +76,11 @@ TEST_F(AccessTest, WithoutAKeyNoBodyIsWaitedFor) {
     EXPECT_EQ(refused.headers["connection"], "close") << framing;
     EXPECT_TRUE(client.closed()) << framing;
   }
-  EXPECT_THAT(send("GET", "/metrics", kOne).body,
-              HasSubstr("\nstrata_http_responses_total{code=\"401\"} 2\n"));
+  const std::string metrics = send("GET", "/metrics", kOne).body;
+  EXPECT_THAT(metrics, HasSubstr("\nstrata_http_responses_total{code=\"401\"} 2\n"));
+  EXPECT_THAT(
+      metrics,
+      HasSubstr("\nstrata_requests_total{endpoint=\"chat_completions\",outcome=\"unauthorized\"} 2\n"));
 }
 
 TEST_F(AccessTest, AClientThatSendsItsWholeBodyFirstCanReadTheRefusal) {

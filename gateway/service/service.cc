@@ -30,6 +30,22 @@ ApiResult<GenerationJob> make_job(const Preparer& preparer, Endpoint endpoint, c
   return tl::unexpected(ApiError{.status = 500, .type = "server_error", .message = "unknown endpoint"});
 }
 
+// Of the routes that generate.
+std::optional<Endpoint> endpoint_of(Route route) {
+  switch (route) {
+    case Route::kChatCompletions:
+      return Endpoint::kChatCompletions;
+    case Route::kCompletions:
+      return Endpoint::kCompletions;
+    case Route::kMessages:
+      return Endpoint::kMessages;
+    case Route::kResponses:
+      return Endpoint::kResponses;
+    default:
+      return {};
+  }
+}
+
 // The header is for whoever cannot change the body, a proxy: it shortens what the body allows.
 void limit_time(ApiResult<GenerationJob>& job, const HttpRequest& request) {
   if (!job) return;
@@ -69,8 +85,12 @@ std::optional<HttpResponse> Service::screen(Exchange& exchange) {
     return HttpResponse{
         .status = 204, .content_type = "", .body = "", .headers = cors_.preflight_headers(request)};
   }
-  if (auto refusal = admit(exchange)) return refusal;
   auto match = find_route(request.method, request.target);
+  if (auto refusal = admit(exchange)) {
+    if (auto endpoint = match ? endpoint_of(match->route) : std::nullopt)
+      environment_.probe->request_done(*endpoint, Outcome::kUnauthorized);
+    return refusal;
+  }
   if (!match) {
     HttpResponse response = error_response(match.error().error, dialect);
     if (!match.error().allow.empty()) response.headers.emplace_back("Allow", match.error().allow);
