@@ -1,6 +1,9 @@
 // What requests ask of the generation itself, over real sockets: forms of answers, constrained calls, budgets
 // of thinking, several choices. The engine behind is a script; what it is told is looked at.
 
+#include <algorithm>
+#include <chrono>
+
 #include "gateway/generation/test_tokenizer.h"
 #include "gateway/testing/gateway_fixture.h"
 
@@ -9,6 +12,7 @@ namespace {
 
 using testing::chat;
 using testing::kChat;
+using testing::RawClient;
 using testing::RawResponse;
 using testing::SeenCall;
 
@@ -181,6 +185,23 @@ TEST_F(ControlsTest, Case20LevelsAndBudgetsBoundTheThinking) {
             64u);
   EXPECT_EQ(tokens(kMessages, message(R"(,"output_config":{"effort":"high"})"), kOwn), 0u);
   EXPECT_EQ(json(get("/props")).at("thinking").at("budget_tokens").at("low"), 64);
+}
+
+TEST_F(ControlsTest, Case19ChoicesRunSideBySideWhereThereAreSequences) {
+  engine_->set_script({.endless = true, .per_token = std::chrono::milliseconds(2)});
+  engine_->set_sequences(4);
+  start();
+  RawClient client(port_);
+  client.request("POST", kChat, chat(R"(,"n":3,"stream":true,"max_tokens":1000)"));
+  ASSERT_TRUE(until([&] { return engine_->running() == 3; }));
+  for (const char* index : {R"("index":2)", R"("index":0)", R"("index":1)"})
+    EXPECT_TRUE(client.read_until(index));
+  const auto slots = json(get("/slots")).as_array();
+  ASSERT_EQ(slots.size(), 4u);
+  EXPECT_EQ(std::ranges::count_if(slots, [](const auto& slot) { return slot.at("is_processing") == true; }),
+            3);
+  client.close();
+  EXPECT_TRUE(until([&] { return engine_->running() == 0; }));
 }
 
 TEST_F(ControlsTest, Case19SeveralChoicesWholeAndStreamed) {

@@ -197,6 +197,46 @@ TEST_F(ResponsesTest, Case30TheCapAndAnEngineThatFails) {
   EXPECT_EQ(post(kResponses, ask()).status, 500);
 }
 
+// Of a request that is no stream nobody knows the id.
+TEST_F(ResponsesTest, Case30StreamsThatFailOrAreLeftCanBeLookedUpAndGoneOnFrom) {
+  start();
+  const auto id_in = [](const std::string& stream) {
+    const std::size_t at = stream.find("resp_");
+    return stream.substr(at, stream.find('"', at) - at);
+  };
+  engine_->set_script({.fails_after = 2});
+  const RawResponse failed = post(kResponses, ask(R"(,"stream":true)"));
+  auto kept = json(get(fmt::format("{}/{}", kResponses, id_in(failed.body)))).as_object();
+  EXPECT_EQ(kept.at("status"), "failed");
+  EXPECT_EQ(kept.at("error").at("code"), "engine_error");
+  EXPECT_EQ(kept.at("output").at(0).at("status"), "incomplete");
+  EXPECT_EQ(post(kResponses, ask()).status, 500);
+  EXPECT_EQ(metric("strata_responses_stored"), 1);
+
+  engine_->set_script({.text = "Part", .quiet_after = 1});
+  RawClient client(port_);
+  client.request("POST", kResponses, ask(R"(,"stream":true)"));
+  ASSERT_TRUE(client.read_until("output_text.delta"));
+  const std::string path = fmt::format("{}/{}", kResponses, id_in(client.received()));
+  EXPECT_EQ(get(path).status, 404) << "not before it is over";
+  client.close();
+  ASSERT_TRUE(until([&] { return get(path).status == 200; }));
+  kept = json(get(path)).as_object();
+  EXPECT_EQ(kept.at("status"), "cancelled");
+  EXPECT_TRUE(kept.at("error").is_null());
+  EXPECT_EQ(kept.at("output").at(0).at("status"), "incomplete");
+
+  engine_->set_script({});
+  EXPECT_EQ(respond(ask(go_on_from(kept))).at("status"), "completed");
+  RawClient unwanted(port_);
+  engine_->set_script({.text = "Part", .quiet_after = 1});
+  unwanted.request("POST", kResponses, ask(R"(,"stream":true,"store":false)"));
+  ASSERT_TRUE(unwanted.read_until("output_text.delta"));
+  unwanted.close();
+  ASSERT_TRUE(until([&] { return engine_->running() == 0; }));
+  EXPECT_EQ(metric("strata_responses_stored"), 3) << "what shall not be stored is not";
+}
+
 TEST_F(ResponsesTest, StoredResponsesAreListedAndDeleted) {
   start();
   const auto first = respond(ask());

@@ -48,6 +48,11 @@ EngineProbe::EngineProbe(std::shared_ptr<actor::Executor> executor, obs::Metrics
                       loop.stage_ns[index], 1e-9);
   }
 
+  followers_.follow(metrics.counter("strata_constraint_late_total",
+                                    "Tokens of constrained answers whose next mask took longer than there is "
+                                    "time between two windows; the answer waited, the others did not."),
+                    loop.late_masks);
+
   const std::string uses = "strata_expert_uses_total";
   const std::string uses_help =
       "Routed expert uses by where they were computed; cpu: the expert was not resident.";

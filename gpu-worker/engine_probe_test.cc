@@ -67,6 +67,7 @@ TEST_F(EngineProbeTest, CountsHitsAndMissesOfEachLayer) {
 
 TEST_F(EngineProbeTest, FollowsTheCountersOfTheLoop) {
   loop_.decode_windows = 3;
+  loop_.late_masks = 2;
   loop_.decode_ns = 2'000'000'000;
   loop_.stage_ns[static_cast<std::size_t>(Stage::kCpuWait)] = 500'000'000;
   loop_.chunk_buckets[3] = 2;
@@ -80,6 +81,7 @@ TEST_F(EngineProbeTest, FollowsTheCountersOfTheLoop) {
   for (int i = 0; i < 3; ++i)
     world_.advance(std::chrono::milliseconds(100));  // more than once: nothing is counted twice
   expect_line("strata_decode_windows_total 3");
+  expect_line("strata_constraint_late_total 2");
   expect_line("strata_decode_seconds_total 2");
   expect_line("strata_decode_stage_seconds_total{stage=\"cpu_wait\"} 0.5");
   expect_line("strata_expert_uses_total{served_by=\"vram\"} 7");

@@ -25,13 +25,14 @@ void Admission::on(Submit submit) {
   if (submit.no_wait && !ready()) {
     return submit.reply(Refused{ever_ready_ ? engine_away() : model_loading(engine_.progress)});
   }
-  if (full()) {
-    return submit.reply(Refused{overloaded(static_cast<uint32_t>(waiting_.size()), kRetryAfterSeconds)});
-  }
-  if (options_.requests_per_key != 0 && requests_of(submit.key) >= options_.requests_per_key)
+  if (!submit.further && full())
+    return submit.reply(Refused{overloaded(waiting_requests(), kRetryAfterSeconds)});
+  if (!submit.further && options_.requests_per_key != 0 &&
+      requests_of(submit.key) >= options_.requests_per_key)
     return submit.reply(Refused{too_many_of_key(options_.requests_per_key, kRetryAfterSeconds)});
   waiting_.push_back({.place = {.ticket = submit.ticket, .key = submit.key, .priority = submit.priority},
-                      .reply = submit.reply});
+                      .reply = submit.reply,
+                      .further = submit.further});
   grant_what_fits();
   on(AskPosition{.ticket = submit.ticket});
   changed();
@@ -88,21 +89,27 @@ uint32_t Admission::free_sequences() const {
 }
 
 // Before the engine is ready, those that will run at once wait beside those that wait for a sequence.
-bool Admission::full() const { return waiting_.size() >= options_.queue_limit + free_sequences(); }
+bool Admission::full() const { return waiting_requests() >= options_.queue_limit + free_sequences(); }
+
+uint32_t Admission::waiting_requests() const {
+  return static_cast<uint32_t>(std::ranges::count(waiting_, false, &Waiting::further));
+}
 
 void Admission::grant_what_fits() {
   while (ready() && !waiting_.empty() && free_sequences() > 0) {
     auto found = find_waiting(in_line().pop(history_));
     Waiting next = std::move(*found);
     waiting_.erase(found);
-    running_[next.place.ticket] = {.key = next.place.key, .reply = next.reply};
+    running_[next.place.ticket] = {.key = next.place.key, .reply = next.reply, .further = next.further};
     next.reply(Granted{engine_.info});
   }
 }
 
 uint32_t Admission::requests_of(const NamespaceId& key) const {
-  const auto waiting = std::ranges::count(waiting_, key, [](const Waiting& one) { return one.place.key; });
-  const auto running = std::ranges::count(running_, key, [](const auto& entry) { return entry.second.key; });
+  const auto waiting = std::ranges::count_if(
+      waiting_, [&](const Waiting& one) { return !one.further && one.place.key == key; });
+  const auto running = std::ranges::count_if(
+      running_, [&](const auto& entry) { return !entry.second.further && entry.second.key == key; });
   return static_cast<uint32_t>(waiting + running);
 }
 
@@ -127,9 +134,8 @@ std::vector<Admission::Waiting>::iterator Admission::find_waiting(TicketId ticke
 }
 
 void Admission::changed() {
-  on_change_({.running = static_cast<uint32_t>(running_.size()),
-              .waiting = static_cast<uint32_t>(waiting_.size()),
-              .full = full()});
+  on_change_(
+      {.running = static_cast<uint32_t>(running_.size()), .waiting = waiting_requests(), .full = full()});
 }
 
 }  // namespace strata::gateway

@@ -35,9 +35,9 @@ using AdmissionNews = std::variant<Queued, Granted, Refused, EngineBack>;
 
 // For /ready, /metrics and the status.
 struct AdmissionView {
-  uint32_t running = 0;
-  uint32_t waiting = 0;
-  bool full = false;  // one more would be refused
+  uint32_t running = 0;  // sequences
+  uint32_t waiting = 0;  // requests
+  bool full = false;     // one more would be refused
 };
 
 struct AdmissionOptions {
@@ -55,6 +55,9 @@ class Admission : public actor::Actor {
     NamespaceId key = {};  // whose request it is; all the same where no keys are wanted
     int32_t priority = 0;  // lower comes earlier
     bool no_wait = false;  // refuse rather than wait for an engine that is not there
+    // One more sequence for a request that runs: waits for its turn like a request, but is none, for the
+    // queue's limit as for its key's. A request should have one of them in line at most.
+    bool further = false;
     Reply reply = {};
   };
   struct Leave {
@@ -85,15 +88,18 @@ class Admission : public actor::Actor {
   struct Waiting {
     InLine place = {};
     Reply reply = {};
+    bool further = false;
   };
   struct Running {
     NamespaceId key = {};
     Reply reply = {};
+    bool further = false;
     bool waits_for_engine = false;
   };
 
   uint32_t free_sequences() const;
   bool ready() const { return engine_.phase == EngineState::Phase::kReady; }
+  uint32_t waiting_requests() const;
   bool full() const;
   uint32_t requests_of(const NamespaceId& key) const;
   std::vector<TicketId> order() const;

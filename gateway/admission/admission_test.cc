@@ -242,5 +242,43 @@ TEST_F(AdmissionTest, DrainingRefusesTheQueueAndTheNewOnesAndLetsTheRunningGoOn)
   EXPECT_EQ(heard_[1].size(), 1u);
 }
 
+TEST_F(AdmissionTest, AFurtherAnswerWaitsItsTurnButIsNoRequest) {
+  start({.sequences = 1, .queue_limit = 1, .requests_per_key = 2});
+  engine_ready(2);
+  const auto further = [this](TicketId ticket, const char* key) {
+    send(Admission::Submit{
+        .ticket = ticket, .key = key_namespace(key), .further = true, .reply = reply_to(ticket)});
+  };
+  submit_of("a", 1);
+  further(2, "a");
+  EXPECT_EQ(granted_, (std::vector<TicketId>{1, 2})) << "there was room";
+  EXPECT_EQ(view_.running, 2u);
+  further(3, "a");
+  EXPECT_EQ(view_.waiting, 0u);
+  EXPECT_FALSE(view_.full);
+  submit_of("a", 4);
+  EXPECT_EQ(position(4), 2u) << "behind the further answer";
+  submit_of("a", 5);
+  EXPECT_NE(last<Refused>(5), nullptr) << "two requests of the key are there";
+  submit_of("b", 6);
+  EXPECT_NE(last<Refused>(6), nullptr) << "the queue is full";
+  EXPECT_EQ(view_.waiting, 1u);
+  send(Admission::Leave{.ticket = 3});  // nobody wants it any more
+  send(Admission::Leave{.ticket = 1});
+  EXPECT_EQ(granted_, (std::vector<TicketId>{1, 2, 4}));
+  send(Admission::Drain{});
+  further(7, "a");
+  EXPECT_NE(last<Refused>(7), nullptr);
+}
+
+TEST_F(AdmissionTest, FurtherAnswersDoNotGoAheadOfOtherKeys) {
+  start({.sequences = 1, .queue_limit = 5});
+  engine_ready(1);
+  submit_of("a", 1);
+  send(Admission::Submit{.ticket = 2, .key = key_namespace("a"), .further = true, .reply = reply_to(2)});
+  submit_of("b", 3);
+  EXPECT_EQ(run_all(), (std::vector<TicketId>{1, 3, 2})) << "its key has had one";
+}
+
 }  // namespace
 }  // namespace strata::gateway

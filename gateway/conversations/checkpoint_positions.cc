@@ -121,7 +121,15 @@ std::vector<CheckpointPosition> checkpoint_positions(const PromptLandmarks& land
     most = std::min(most, 2 + to_read / options.chunk_tokens);
   }
   candidates.leave_at_most(most);
-  return candidates.places();
+  std::vector<CheckpointPosition> places = candidates.places();
+  if (options.before_last_token && prompt_tokens > 0) {
+    const uint32_t align = std::max(options.align_tokens, 1U);
+    const uint32_t last = (prompt_tokens - 1) / align * align;
+    const uint32_t before = places.empty() ? reused_tokens : places.back().position;
+    const uint32_t gap = places.empty() && !options.reused_stays ? 1 : std::max(options.gap_tokens_min, 1U);
+    if (last >= before + gap) places.push_back({.position = last, .kind = SnapshotKind::kTurn});
+  }
+  return places;
 }
 
 }  // namespace strata::gateway

@@ -36,6 +36,9 @@ struct CheckpointOptions {
   // The state at reused_tokens stays. A sequence that goes on from its own end takes that state along, and
   // then a place right behind it is worth keeping.
   bool reused_stays = true;
+  // A place right before the last token, whatever the rest of the options say: others are about to read the
+  // whole prompt, too. None where there is one so close that it makes no difference (gap_tokens_min).
+  bool before_last_token = false;
 };
 
 // Rising positions in (reused_tokens, prompt_tokens): what was reused has its checkpoints already, and a

@@ -55,6 +55,29 @@ TEST(CheckpointPositions, OfOnePlaceOrNearlyTheMostImportantKindIsSaid) {
   EXPECT_THAT(checkpoint_positions(landmarks, 600, 0, options), ElementsAre(at(500, kRoot), at(510, kTurn)));
 }
 
+TEST(CheckpointPositions, ALastOneIsThereWhereOthersReadTheSamePrompt) {
+  CheckpointOptions options{.every_tokens = 0,
+                            .positions_max = 1,
+                            .gap_tokens_min = 8,
+                            .chunk_tokens = 512,
+                            .before_last_token = true};
+  const PromptLandmarks landmarks{.system_end = 100, .last_user = 700, .turns = {100, 250, 700}};
+  EXPECT_THAT(checkpoint_positions(landmarks, 1000, 0, options),
+              ElementsAre(at(700, kBeforeLastUser), at(999, kTurn)))
+      << "whatever else there may be";
+  EXPECT_THAT(checkpoint_positions({}, 1000, 0, options), ElementsAre(at(999, kTurn)));
+  EXPECT_THAT(checkpoint_positions({}, 1000, 992, options), IsEmpty()) << "those few tokens are read again";
+  EXPECT_THAT(checkpoint_positions({.last_user = 995}, 1000, 0, options),
+              ElementsAre(at(995, kBeforeLastUser)));
+  options.reused_stays = false;
+  EXPECT_THAT(checkpoint_positions({}, 1000, 992, options), ElementsAre(at(999, kTurn)));
+  EXPECT_THAT(checkpoint_positions({}, 1000, 999, options), IsEmpty());
+  options.align_tokens = 16;
+  EXPECT_THAT(checkpoint_positions({}, 1000, 0, options), ElementsAre(at(992, kTurn)));
+  EXPECT_THAT(checkpoint_positions({}, 1, 0, options), IsEmpty());
+  EXPECT_THAT(checkpoint_positions({}, 0, 0, options), IsEmpty());
+}
+
 TEST(CheckpointPositions, CanBeHeldToTheCutsOfTheDevice) {
   CheckpointOptions options = kPlain;
   options.align_tokens = 64;

@@ -87,6 +87,9 @@ class AnswerFormat {
   // For dialects whose answers later requests may go on from: what has to be kept of this one, asked for just
   // before end_stream() or whole(). choices: of a response that is no stream.
   virtual std::string record(const std::vector<Choice>&, const Usage&) const { return {}; }
+  // The same where a stream is over before its answer: error says why, null: the client has left. After
+  // fail_stream(), if there was an error.
+  virtual std::string record_unfinished(const ApiError*) { return {}; }
   // It could not be kept, and the answer has to say so.
   virtual void not_kept() {}
 

@@ -1,73 +1,34 @@
 #pragma once
-// One request on its way: waits for a sequence, runs the engine, turns tokens into the response, stream or
-// not, and survives an engine that dies in the middle. Every message carries what it belongs to; what belongs
-// to an earlier call is dropped and counted (rules A11, H11).
+// One request on its way: waits for a sequence, runs its answers (answer_run.h), turns what they say into the
+// response, stream or not.
 //
-//   waiting -> (granted) -> searching -> calling -> (engine lost) -> away -> searching ... -> (all choices
-//   done) -> [being stored ->] over
+//   waiting -> (granted) -> answering -> (all answers ended) -> [being stored ->] over
 //   anywhere -> (failed | client gone) -> over
 //
-// Searching: which state of an earlier prompt this one can be continued from (conversation_index.h). Asked
-// again before every call, because with an engine what it kept is gone, and parked states are not.
+// Several answers run side by side as far as there are sequences: each further one waits for its turn in the
+// admission's line like a request, one at a time, and gives its sequence back at its end. The first answer to
+// a prompt reads it; the others begin when that has been done, from the state that it left. An answer that
+// runs alone at its end goes on with the next one in its sequence.
 //
 // Runs on the HTTP thread's executor, as the exchange does.
 
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "gateway/admission/admission.h"
-#include "gateway/generation/answer.h"
-#include "gateway/generation/answer_tokens.h"
+#include "gateway/generation/answer_run.h"
+#include "gateway/generation/generation_environment.h"
 #include "gateway/generation/generation_job.h"
 #include "gateway/generation/timings.h"
 #include "gateway/http/exchange.h"
-#include "gateway/index/conversation_index.h"
-#include "gateway/request_log/request_log.h"
-#include "gateway/responses/response_keeper.h"
 #include "services/actor/actor.h"
 
 namespace strata::gateway {
 
-struct GenerationLimits {
-  std::chrono::milliseconds keepalive{5000};
-  std::chrono::milliseconds loading_wait{
-      600'000};  // for an engine that has not been ready yet, and in the queue
-  std::chrono::milliseconds engine_wait{60'000};  // for an engine that went away under a running answer
-  std::size_t backlog_bytes_max = std::size_t{1} << 20;  // that a client may be behind
-};
-
-// What is kept of prompts for others to come.
-struct ReuseOptions {
-  CheckpointOptions checkpoints;
-  bool share_roots = false;  // system prompt and tools are for all namespaces
-};
-
-// What all generations share. Outlives them.
-struct GenerationEnvironment {
-  const tokenizer::Tokenizer* tokenizer = nullptr;
-  EngineClient* engine = nullptr;
-  GatewayProbe* probe = nullptr;
-  ConversationProbe* conversations = nullptr;
-  std::shared_ptr<Admission> admission;
-  std::shared_ptr<ConversationIndex> index;
-  RequestLog* request_log = nullptr;            // nullptr: none is kept
-  std::shared_ptr<ResponseKeeper> keeper = {};  // nullptr: responses are not stored
-  GenerationLimits limits;
-  ReuseOptions reuse;
-};
-
-// How likely an answer is, per token; one without tokens is the least likely.
-struct MeanLogprob {
-  double sum = 0;
-  uint32_t tokens = 0;
-  double value() const { return tokens == 0 ? -std::numeric_limits<double>::infinity() : sum / tokens; }
-};
-
-// How far a request is that holds a sequence.
+// How far an answer is that holds a sequence.
 struct RunningView {
+  TicketId ticket = 0;
   uint32_t prompt_tokens = 0;
   uint32_t generated_tokens = 0;
   std::optional<uint32_t> max_tokens = {};
@@ -75,22 +36,21 @@ struct RunningView {
   Sampling sampling = {};
 };
 
-class Generation : public actor::Actor {
+class Generation : public actor::Actor, private AnswerRun::Owner {
  public:
   struct Start {};
-  struct Found {
-    uint64_t search = 0;
-    PrefixMatch match = {};
+  // To one of its tickets.
+  struct News {
+    TicketId ticket = 0;
+    AdmissionNews news = {};
   };
-  struct EngineSaid {
-    uint64_t attempt = 0;
-    EngineEvent event = {};
+  struct RunOver {
+    uint32_t choice = 0;
   };
   struct ClientGone {};
   struct KeepAlive {};
   // One of the waits may be over.
   struct LookAtClock {};
-  struct SubmitAgain {};
   // The keeper has done what it could.
   struct Kept {
     Status status;
@@ -103,68 +63,65 @@ class Generation : public actor::Actor {
              std::shared_ptr<Exchange> exchange, GenerationJob job, std::function<void(TicketId)> on_over);
 
   // On the HTTP thread, as everything else. Nothing: it waits, or is over.
-  std::optional<RunningView> running() const;
+  std::vector<RunningView> running() const;
 
   void on(Start);
-  void on(AdmissionNews news);
-  void on(Found found);
-  void on(EngineSaid said);
+  void on(News news);
+  void on(RunOver over);
   void on(ClientGone);
   void on(KeepAlive);
   void on(LookAtClock);
-  void on(SubmitAgain);
   void on(const Kept& kept);
   void on(Stop);
 
  private:
   using Time = actor::Clock::time_point;
+  enum class Stage : uint8_t { kPending, kRunning, kDone };  // of an answer
 
-  void hear(const Queued& queued);
-  void hear(const Granted& granted);
-  void hear(const Refused& refused);
-  void hear(const EngineBack& back);
+  void hear(TicketId ticket, const Queued& queued);
+  void hear(TicketId ticket, const Granted& granted);
+  void hear(TicketId ticket, const Refused& refused);
+  void hear(TicketId ticket, const EngineBack& back);
 
-  void handle(const PromptProgress& progress);
-  void handle(const GeneratedToken& token);
-  void handle(const EngineFinished& finished);
-  void handle(const EngineEnded& ended);
+  void show(AnswerRun& run, std::vector<AnswerPiece>& pieces) override;
+  void progressed(AnswerRun& run, const PromptProgress& progress) override;
+  void prompt_was_read(AnswerRun& run) override;
+  void ended(AnswerRun& run, AnswerEnd end) override;
+  void failed(ApiError error, Outcome outcome) override { fail(std::move(error), outcome); }
+  void waits(AnswerRun& run) override;
+  void over(AnswerRun& run) override;
 
   std::shared_ptr<Generation> self() { return std::static_pointer_cast<Generation>(shared_from_this()); }
-  const Prompt& prompt() const { return job_.prompts[choice_ / job_.answers]; }
-  bool first_of_prompt() const { return choice_ % job_.answers == 0; }
-  bool picks_best() const { return job_.choices < job_.answers; }
   Phase phase() const;
+  uint32_t prompt_of(uint32_t choice) const { return choice / job_.answers; }
 
+  void submit(TicketId ticket, bool further);
   void begin_stream();
-  void begin_choice();
-  void next_choice();
-  void search();
-  void submit(const PrefixMatch& match);
-  Sampling sampling() const;
-  void limit_thinking(GenerateCall& call) const;
-  void heard();
-  void wait_for_engine(std::chrono::milliseconds limit);
+  std::shared_ptr<AnswerRun> begin_answer(uint32_t choice, TicketId ticket);
+  std::optional<uint32_t> next_answer() const;
+  void run_next(TicketId ticket);
+  void ask_for_further();
+  void end_further();
+  void leave(TicketId ticket);
   void look_at_clock_later();
   void pass_deadline();
-  void lose_engine();
-  void show(std::vector<AnswerPiece>& pieces);
   void write(std::string_view bytes);
-  void finish_choice(AnswerEnd end);
-  void count_choice(FinishCause cause);
-  void note_answer();
-  void log_request(Outcome outcome, Usage counted);
+  void note_answer(const AnswerRun& run);
+  void log_request(Outcome outcome, const Usage& counted);
+  std::string reuse_header() const;
   void keep_best();
   void complete();
   void keep();
+  void keep_unfinished(const ApiError* error);
   void say_end();
   void fail(ApiError error, Outcome outcome);
   void leave_client();
+  void count_running(FinishCause cause) const;
   void close(Outcome outcome);
-  void end_call();
-  void release();
-  std::span<const int32_t> tokens() const { return chosen_->tokens(); }  // generated so far
+  void end_if_idle();
   Usage usage() const;
 
+  const std::shared_ptr<actor::Executor> executor_;  // for the runs, too
   const TicketId ticket_;
   GenerationEnvironment environment_;
   std::shared_ptr<Exchange> exchange_;
@@ -173,42 +130,32 @@ class Generation : public actor::Actor {
 
   // The request as a whole
   bool granted_ = false;
-  bool closed_ = false;  // the client has all it will get, or is gone
+  bool in_line_ = false;  // its own ticket is the admission's
+  bool closed_ = false;   // the client has all it will get, or is gone
   Time arrived_, last_write_;
-  RequestClock clock_;
   std::optional<Time> deadline_;    // the request's own
-  std::optional<Time> give_up_at_;  // on a sequence, or on an engine that went away
+  std::optional<Time> give_up_at_;  // on a sequence
   std::optional<Time> next_look_;   // at the clock; the earliest
+  std::chrono::nanoseconds queued_{0};
   bool past_deadline_ = false;
   std::optional<Time> gone_at_;
   EngineInfo engine_info_;
-  bool keeping_ = false;              // all has been said, and waits to be stored
+  bool keeping_ = false;  // all has been said, and waits to be stored
+
+  // By answer, over all prompts
+  std::vector<Stage> stages_;
+  uint32_t done_ = 0;
   std::vector<Choice> choices_;       // non-stream: what has been said so far
-  std::vector<MeanLogprob> ratings_;  // of the choices
-  Usage done_usage_;                  // of the choices that are complete
-  std::string reuse_header_;          // of these, too
+  std::vector<MeanLogprob> ratings_;  // of those that have ended
   std::vector<std::string> spoken_;   // for the request log, if it wants what was said
+  // By prompt
+  std::vector<bool> read_;                          // the engine has its state
+  std::vector<std::optional<ReuseReport>> reuses_;  // of the answer that read it, once that has ended
+  Usage done_usage_;                                // of the answers that have ended; no queue
 
-  // The choice being answered
-  uint32_t choice_ = 0;
-  std::optional<Answer> answer_;
-  std::optional<AnswerTokens> chosen_;
-  std::optional<ReuseReport> reuse_;  // of the last call that was heard
-  std::optional<Time> last_token_;
-  PromptProgress progress_;
-  std::optional<EngineFinished> finished_;
-  bool choice_done_ = false;
-
-  // The call
-  uint64_t search_ = 0;                 // number of the newest search
-  std::optional<ReuseReport> promise_;  // what it found
-  std::shared_ptr<EngineCall> call_;    // nullptr: none is open
-  uint64_t attempt_ = 0;                // number of the newest call
-  bool call_was_heard_ = false;
-  bool away_ = false;            // waits for an engine that was lost
-  uint32_t losses_ = 0;          // calls that were heard and broke
-  uint32_t unheard_losses_ = 0;  // calls that broke before their first event
-  uint32_t busy_retries_ = 0;
+  std::vector<std::shared_ptr<AnswerRun>> runs_;  // those that hold a sequence, or did just now
+  std::optional<TicketId> further_;               // waits for one more sequence
+  bool further_refused_ = false;
 };
 
 }  // namespace strata::gateway

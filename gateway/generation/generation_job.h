@@ -37,7 +37,7 @@ struct AnswerGrammar {
 struct GenerationJob {
   Endpoint endpoint = Endpoint::kChatCompletions;
   NamespaceId name_space = {};
-  std::vector<Prompt> prompts = {};  // answered one after another
+  std::vector<Prompt> prompts = {};  // answered side by side where there are sequences
   uint32_t answers = 1;              // to each prompt; answer i is sampled with the seed + i
   uint32_t choices = 1;              // of them, that are given: if fewer, the best ones
   Sampling sampling = {};
@@ -58,6 +58,7 @@ struct GenerationJob {
   std::vector<std::pair<std::string, std::string>> response_headers =
       {};  // which sampling was used, and the like
 
+  bool picks_best() const { return choices < answers; }
   Dialect dialect() const { return endpoint == Endpoint::kMessages ? Dialect::kAnthropic : Dialect::kOpenAi; }
 };
 

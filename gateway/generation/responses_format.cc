@@ -124,11 +124,7 @@ class ResponsesFormat final : public AnswerFormat {
   // What was begun is closed first: whoever puts the pieces together must not be left with half an item.
   std::string fail_stream(const ApiError& error) override {
     std::string out = close("incomplete");
-    boost::json::object failed = response("failed", done_), reason;
-    reason["code"] = error.code.value_or(error.type);
-    reason["message"] = error.message;
-    failed["error"] = std::move(reason);
-    return out += about_response("response.failed", std::move(failed));
+    return out += about_response("response.failed", failed(error));
   }
 
   std::string whole(const std::vector<Choice>& choices, const Usage& usage) const override {
@@ -137,6 +133,11 @@ class ResponsesFormat final : public AnswerFormat {
 
   std::string record(const std::vector<Choice>& choices, const Usage& usage) const override {
     return streaming_ ? to_json(ended(done_, finish_, usage)) : whole(choices, usage);
+  }
+
+  std::string record_unfinished(const ApiError* error) override {
+    close("incomplete");
+    return to_json(error == nullptr ? response("cancelled", done_) : failed(*error));
   }
 
   void not_kept() override {
@@ -355,6 +356,14 @@ class ResponsesFormat final : public AnswerFormat {
     out["system_fingerprint"] = identity_.fingerprint;
     if (!options_.warnings.empty())
       out["warnings"] = boost::json::array(options_.warnings.begin(), options_.warnings.end());
+    return out;
+  }
+
+  boost::json::object failed(const ApiError& error) const {
+    boost::json::object out = response("failed", done_), reason;
+    reason["code"] = error.code.value_or(error.type);
+    reason["message"] = error.message;
+    out["error"] = std::move(reason);
     return out;
   }
 

@@ -247,6 +247,27 @@ TEST(ResponsesFormatTest, Case30AFailureClosesWhatWasBegun) {
   EXPECT_EQ(other.response().at("error").at("code"), "invalid_request_error");
 }
 
+TEST(ResponsesFormatTest, AResponseThatIsOverBeforeItsAnswerIsKeptAsItEnded) {
+  const ApiError error{.status = 503, .message = "the engine is restarting", .code = "engine_unavailable"};
+  auto failing = make();
+  Events events;
+  events.read(failing->begin_stream({}));
+  events.read(failing->piece(0, content("Half")));
+  events.read(failing->fail_stream(error));
+  EXPECT_EQ(failing->record_unfinished(&error), to_json(events.response()));
+
+  auto left = make();
+  left->begin_stream({});
+  left->piece(0, reasoning("Hm."));
+  left->piece(0, content("Half"));
+  const auto kept = boost::json::parse(left->record_unfinished(nullptr));
+  EXPECT_EQ(kept.at("status"), "cancelled");
+  EXPECT_TRUE(kept.at("error").is_null());
+  EXPECT_EQ(kept.at("output").at(0).at("status"), "completed");
+  EXPECT_EQ(kept.at("output").at(1).at("status"), "incomplete");
+  EXPECT_EQ(kept.at("output").at(1).at("content").at(0).at("text"), "Half");
+}
+
 TEST(ResponsesFormatTest, Case28WaitingIsAnEvent) {
   auto format = make();
   Events events;

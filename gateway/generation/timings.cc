@@ -22,20 +22,13 @@ void put(boost::json::object& out, const std::string& name, uint32_t tokens, std
 
 }  // namespace
 
-void RequestClock::choice_begins(Time now) {
-  choice_ = now;
-  first_token_.reset();
-}
-
-void RequestClock::token(Time now) {
+void AnswerClock::token(Time now) {
   if (!first_token_) first_token_ = now;
 }
 
-void RequestClock::choice_ends(Time now) {
-  if (!choice_) return;
-  timings_.prompt += first_token_.value_or(now) - *choice_;
-  if (first_token_) timings_.predicted += now - *first_token_;
-  choice_.reset();
+Timings AnswerClock::timings(Time now) const {
+  const Time end = ended_.value_or(now), first = first_token_.value_or(end);
+  return {.prompt = first - begun_, .predicted = end - first};
 }
 
 boost::json::object timings_json(const Timings& timings, const TimedTokens& tokens) {

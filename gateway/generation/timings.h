@@ -9,31 +9,28 @@
 
 namespace strata::gateway {
 
-// Of all choices of a request together. A choice's prompt is being read until its first token is there,
-// everything behind it is prediction, a pause of the engine included.
+// Of all answers of a request added up, also where they ran side by side. An answer's prompt is being read
+// until its first token is there, everything behind it is prediction, a pause of the engine included.
 struct Timings {
   std::chrono::nanoseconds queue{0};  // until a sequence was free
   std::chrono::nanoseconds prompt{0};
   std::chrono::nanoseconds predicted{0};
 };
 
-class RequestClock {
+class AnswerClock {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  void arrived(Time now) { arrived_ = now; }
-  void granted(Time now) { timings_.queue = now - arrived_; }
-  void choice_begins(Time now);
-  // Of every token; only the first one of a choice counts.
+  explicit AnswerClock(Time begun) : begun_(begun) {}
+  // Of every token; only the first one counts.
   void token(Time now);
-  // The choice that began last, if it is not over yet.
-  void choice_ends(Time now);
-  const Timings& timings() const { return timings_; }  // of the choices that are over
+  void ends(Time now) { ended_ = now; }
+  // Up to now where it has not ended; without the queue.
+  Timings timings(Time now) const;
 
  private:
-  Time arrived_;
-  std::optional<Time> choice_, first_token_;
-  Timings timings_;
+  Time begun_;
+  std::optional<Time> first_token_, ended_;
 };
 
 // What the rates are about.

@@ -7,38 +7,27 @@ namespace {
 
 using std::chrono::milliseconds;
 
-const RequestClock::Time kStart{};
+const AnswerClock::Time kStart{};
 
-RequestClock::Time at(int ms) { return kStart + milliseconds(ms); }
+AnswerClock::Time at(int ms) { return kStart + milliseconds(ms); }
 
 TEST(TimingsTest, EachMomentBelongsToOnePart) {
-  RequestClock clock;
-  clock.arrived(at(0));
-  clock.granted(at(30));
-  clock.choice_begins(at(30));
+  AnswerClock clock(at(30));
   clock.token(at(130));
   clock.token(at(180));
-  clock.choice_ends(at(230));
-  clock.choice_ends(at(900));
-  EXPECT_EQ(clock.timings().queue, milliseconds(30));
-  EXPECT_EQ(clock.timings().prompt, milliseconds(100));
-  EXPECT_EQ(clock.timings().predicted, milliseconds(100)) << "time after the end belongs to nobody";
+  EXPECT_EQ(clock.timings(at(200)).predicted, milliseconds(70)) << "it has not ended yet";
+  clock.ends(at(230));
+  EXPECT_EQ(clock.timings(at(900)).queue, milliseconds(0));
+  EXPECT_EQ(clock.timings(at(900)).prompt, milliseconds(100));
+  EXPECT_EQ(clock.timings(at(900)).predicted, milliseconds(100)) << "time after the end belongs to nobody";
 }
 
-TEST(TimingsTest, ChoicesAddUpAndOneWithoutTokensIsAllPrompt) {
-  RequestClock clock;
-  clock.arrived(at(0));
-  clock.granted(at(0));
-  clock.choice_begins(at(0));
-  clock.token(at(10));
-  clock.choice_ends(at(30));
-  clock.choice_begins(at(35));
-  clock.choice_ends(at(40));
-  clock.choice_begins(at(40));
-  clock.token(at(41));
-  clock.choice_ends(at(45));
-  EXPECT_EQ(clock.timings().prompt, milliseconds(10 + 5 + 1));
-  EXPECT_EQ(clock.timings().predicted, milliseconds(20 + 4));
+TEST(TimingsTest, AnAnswerWithoutTokensIsAllPrompt) {
+  AnswerClock clock(at(35));
+  EXPECT_EQ(clock.timings(at(38)).prompt, milliseconds(3));
+  clock.ends(at(40));
+  EXPECT_EQ(clock.timings(at(50)).prompt, milliseconds(5));
+  EXPECT_EQ(clock.timings(at(50)).predicted, milliseconds(0));
 }
 
 TEST(TimingsTest, TheMembersAreLlamaCppsAndARateOfNothingIsZero) {

@@ -222,8 +222,7 @@ PromptLandmarks Preparer::landmarks_of(const ChatRequest& chat, const tokenizer:
   return prompt_landmarks(tokenizer_, chat.messages.list, text, tokens, render);
 }
 
-// No landmarks: what stands in such a prompt is the client's affair. But its other answers begin behind it,
-// all but a token, which has to be fed.
+// No landmarks: what stands in such a prompt is the client's affair.
 ApiResult<GenerationJob> Preparer::completion(const HttpRequest& request) const {
   auto body = parse_body(request.body);
   if (!body) return tl::unexpected(std::move(body).error());
@@ -237,7 +236,6 @@ ApiResult<GenerationJob> Preparer::completion(const HttpRequest& request) const 
   for (const CompletionPrompt& given : completion->prompts) {
     auto prompt = completion_prompt(given, completion->echo);
     if (!prompt) return tl::unexpected(std::move(prompt).error());
-    if (job.answers > 1) prompt->landmarks.turns = {static_cast<uint32_t>(prompt->tokens.size()) - 1};
     job.prompts.push_back(std::move(*prompt));
   }
   return job;

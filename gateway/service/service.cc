@@ -207,7 +207,7 @@ void Service::on(Prepared prepared) {
                     Outcome::kTooLong);
     }
   }
-  const TicketId ticket = ++last_ticket_;
+  const TicketId ticket = ++*environment_.last_ticket;
   auto generation =
       std::make_shared<Generation>(http_executor_, ticket, environment_, prepared.exchange, std::move(job),
                                    [weak = std::weak_ptr<Service>(self())](TicketId over) {
@@ -295,8 +295,10 @@ HttpResponse Service::metrics_response() const {
 HttpResponse Service::slots_response(std::string_view target) {
   std::vector<Slots::Entry> running;
   for (const auto& [ticket, generation] : generations_) {
-    if (auto view = generation->running()) running.push_back({.ticket = ticket, .view = std::move(*view)});
+    for (RunningView& view : generation->running())
+      running.push_back({.ticket = view.ticket, .view = std::move(view)});
   }
+  std::ranges::sort(running, {}, &Slots::Entry::ticket);
   const auto& slots = slots_.place(running, card_.sequences);
   const bool all_busy = std::ranges::all_of(slots, [](const auto& slot) { return slot.has_value(); });
   if (all_busy && query_value(target, "fail_on_no_slot") == "1") return error_response(no_free_slot());

@@ -118,7 +118,6 @@ class Service : public actor::Actor {
 
   ClusterView view_;
   std::shared_ptr<const MetricFamilies> cluster_metrics_ = std::make_shared<const MetricFamilies>();
-  TicketId last_ticket_ = 0;
   std::map<TicketId, std::shared_ptr<Generation>> generations_;
   Slots slots_;
   std::size_t preparing_ = 0;

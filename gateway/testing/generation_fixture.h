@@ -52,10 +52,10 @@ class GenerationTest : public ::testing::Test {
     engine_ready();
   }
 
-  void engine_ready(uint32_t context = 1000) {
+  void engine_ready(uint32_t context = 1000, uint32_t sequences = 1) {
     EngineState state{.phase = EngineState::Phase::kReady};
     state.info.context_tokens = context;
-    state.info.sequences_max = 1;
+    state.info.sequences_max = sequences;
     tell(admission_, std::move(state));
     world_.deliver_all();
   }
@@ -108,10 +108,11 @@ class GenerationTest : public ::testing::Test {
                                       .probe = &probe_,
                                       .conversations = &conversations_,
                                       .admission = admission_,
+                                      .last_ticket = last_ticket_,
                                       .index = index_,
                                       .limits = {.keepalive = seconds(5), .backlog_bytes_max = 16 * 1024},
                                       .reuse = reuse_};
-    raw->generation = std::make_shared<Generation>(executor_, runs_.size(), environment, raw->exchange,
+    raw->generation = std::make_shared<Generation>(executor_, ++*last_ticket_, environment, raw->exchange,
                                                    std::move(job), [raw](TicketId) { raw->over = true; });
     tell(raw->generation, Generation::Start{});
     world_.deliver_all();
@@ -161,6 +162,7 @@ class GenerationTest : public ::testing::Test {
   std::shared_ptr<actor::Executor> executor_;
   ScriptedEngine engine_;
   std::shared_ptr<Admission> admission_;
+  std::shared_ptr<TicketId> last_ticket_ = std::make_shared<TicketId>(0);
   AdmissionView view_;
   std::vector<std::unique_ptr<Running>> runs_;
   std::map<ScriptedEngine::Call*, std::size_t> said_;

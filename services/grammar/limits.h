@@ -44,6 +44,10 @@ inline constexpr uint64_t kPatientStepsMax = 20'000'000;
 // What making one mask may cost, in comparisons of places: some tenths of a second. Of a state that would
 // need more none is kept.
 inline constexpr uint64_t kMaskWorkMax = 300'000'000;
+// And in nodes of the vocabulary's tree, each with the ways in which the rule may have ended before it.
+inline constexpr uint64_t kMaskNodesMax = 20'000'000;
+// What a mask that has to be made counts for, in places looked at: a step makes some dozens at most.
+inline constexpr uint64_t kMaskMadeSteps = kPatientStepsMax / 64;
 
 // A rule that is all a counted repetition repeats is copied into it up to this size, so that a token may hold
 // several.

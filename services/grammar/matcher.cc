@@ -163,10 +163,13 @@ bool Matcher::fill_mask(std::span<uint32_t> mask) {
 
 // Null: there is none, or it would have to be made, which is not quick.
 const StateMask* Matcher::find_mask(const MaskPlace& place) {
-  if (effort_ == Effort::kPatient) return grammar_->mask(place);
-  const StateMask* made = grammar_->made_mask(place);
-  gave_up_ = gave_up_ || made == nullptr;
-  return made;
+  if (const StateMask* made = grammar_->made_mask(place)) return made;
+  if (effort_ == Effort::kQuick) {
+    gave_up_ = true;
+    return nullptr;
+  }
+  simulation_.spend(kMaskMadeSteps);
+  return grammar_->mask(place);
 }
 
 // False: only a walk of the vocabulary says what may come.

@@ -63,12 +63,15 @@ bool StateMaskBuilder::walk(const MaskPlace& place, StateMask& mask) {
   levels_.assign(kTokenBytesMax + 1, {});
   exits_.clear();
   levels_[0].path = paths_->start(place);
+  uint64_t walked = 0;
   auto plain = trie.plain_texts().begin();
   for (uint32_t node = 1; node < trie.node_count();) {
     const uint32_t depth = trie.depth(node);
     const uint8_t byte = trie.byte(node);
     const Level parent = levels_[depth - 1];
     exits_.resize(parent.exits_end);
+    walked += 1 + parent.exits_end - parent.exits_begin;
+    if (walked > kMaskNodesMax) return false;
     Level level{.path = LocalPaths::kDead, .exits_begin = exits_.size(), .exits_end = 0};
     for (std::size_t i = parent.exits_begin; i < parent.exits_end; ++i) {
       Exit exit = exits_[i];
