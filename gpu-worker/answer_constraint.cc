@@ -65,8 +65,11 @@ Result<std::shared_ptr<AnswerConstraint>> AnswerConstraint::create(
     if (!made->read(request.generated[i]))
       return fail(Code::kInvalidArgument, "generated_tokens[{}] does not fit the grammar", i);
   }
-  if (!made->update_mask())
+  if (!made->update_mask()) {
+    if (made->matcher_ && made->matcher_->gave_up())
+      return fail(Code::kInvalidArgument, "constraint.gbnf: has too many readings to be followed");
     return fail(Code::kInvalidArgument, "constraint.gbnf: nothing can follow what the answer begins with");
+  }
   return made;
 }
 
