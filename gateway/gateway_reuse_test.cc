@@ -213,6 +213,27 @@ INSTANTIATE_TEST_SUITE_P(
         TurnCase{.name = "Error", .fails_after = 3, .end = TurnEnd::kError}),
     [](const auto& test) { return test.param.name; });
 
+// Some short messages, all of them within one chunk.
+class StatesOfAShortChat : public GatewayReuseTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Devices, StatesOfAShortChat, ::testing::Values("host", "cuda"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(StatesOfAShortChat, AreKeptAtEveryMessageWhereTheyCostNoWindow) {
+  const std::string device = GetParam();
+  engine_->set_device(GetParam(), 1024);
+  start_all();
+  ASSERT_EQ(post("/v1/chat/completions", body({{"system", "You are a luthier."},
+                                               {"user", "Which wood is best for the top?"},
+                                               {"assistant", "Spruce, well seasoned."},
+                                               {"user", "And which one for the back?"},
+                                               {"assistant", "Maple, with a flame."},
+                                               {"user", "And for the fingerboard of it?"}}))
+                .status,
+            200);
+  // The first message of the user, the answer to it and so on, and the answer to come.
+  EXPECT_EQ(engine_->seen().at(0).checkpoints.size(), device == "host" ? 6u : 2u);
+}
+
 // Anthropic's third number: what was read up to the last state that the engine kept of the prompt.
 TEST_F(GatewayReuseTest, UsageSaysHowMuchOfAPromptWasKeptForLaterRequests) {
   start_all();

@@ -36,7 +36,9 @@ struct Sampling {
 struct EngineInfo {
   uint32_t context_tokens = 0;
   uint32_t sequences_max = 0;
-  uint32_t prefill_chunk_tokens = 0;       // of a prompt, at most so many per window; 0: unknown
+  uint32_t prefill_chunk_tokens = 0;  // of a prompt, at most so many per window; 0: unknown
+  bool captures_within_windows =
+      false;  // a state that is wanted behind a token does not end the window there
   std::vector<std::string> degraded = {};  // names of missing peers
 };
 

@@ -105,7 +105,9 @@ EngineFinished from_proto(const v1::Finished& finished) {
 EngineInfo from_proto(const v1::GetEngineResponse& response) {
   EngineInfo info{.context_tokens = response.context_tokens(),
                   .sequences_max = response.sequences_max(),
-                  .prefill_chunk_tokens = response.prefill_chunk_tokens()};
+                  .prefill_chunk_tokens = response.prefill_chunk_tokens(),
+                  // Of the devices there are, the one that does (gpu-worker/device.h).
+                  .captures_within_windows = response.device_type() == "host"};
   info.degraded.assign(response.degraded().begin(), response.degraded().end());
   return info;
 }

@@ -79,7 +79,7 @@ void AnswerRun::submit(const PrefixMatch& match) {
   const uint32_t room = place_.engine.context_tokens - prompt_count;
   const ReuseOptions& reuse = environment_->reuse;
   CheckpointOptions checkpoints = reuse.checkpoints;
-  checkpoints.chunk_tokens = place_.engine.prefill_chunk_tokens;
+  if (!place_.engine.captures_within_windows) checkpoints.chunk_tokens = place_.engine.prefill_chunk_tokens;
   checkpoints.reused_stays = !match.state || match.state->source != Source::kLive;
   checkpoints.before_last_token = first_of_prompt() && job_->answers > 1;
   GenerateCall call{.request_id = request_id_,

@@ -62,6 +62,7 @@ class FakeEngine {
   void set_ready(bool ready);  // else: loading, 42%
   void set_sequences(uint32_t sequences);
   void set_context(uint32_t tokens);
+  void set_device(const char* type, uint32_t prefill_chunk_tokens);  // before start()
 
   std::vector<SeenCall> seen() const;
   // Sequences that are kept: the tokens that each has read.
