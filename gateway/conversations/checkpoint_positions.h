@@ -28,8 +28,8 @@ struct CheckpointOptions {
   // fixed multiples, a state between two cuts would let later chunks be cut elsewhere, and so change
   // rounding.
   uint32_t align_tokens = 1;
-  // What an engine reads at once that ends a chunk at each position; 0: positions cost no chunks. A chunk of a
-  // large model takes about the same time whatever its length (all missed experts are copied for it). So
+  // What an engine reads at once that ends a chunk at each position; 0: positions cost no chunks. A chunk of
+  // a large model takes about the same time whatever its length (all missed experts are copied for it). So
   // intervals lie where chunks end anyway, and there are no more positions than two and one for each full
   // chunk.
   uint32_t chunk_tokens = 0;
