@@ -390,6 +390,20 @@ TEST_F(CudaDeviceTest, KeepsStatesThatTheHostDeviceGoesOnWith) {
   const auto of_host = state_tests::take_out(host.device(), on_host, kKept);
   const auto of_cuda = state_tests::take_out(cuda.device(), on_cuda, kKept, 1);
   EXPECT_EQ(of_host, of_cuda);
+  {
+    // Asked for with the window that ends there.
+    const SequenceId again = cuda.device().open_sequence().value();
+    std::vector<DeviceRow> rows;
+    for (uint32_t i = 0; i < kKept; ++i)
+      rows.push_back({.sequence = again, .token = tokens[i], .is_prompt = true, .sample = {}});
+    rows.back().capture = 0;
+    std::vector<RowChoice> choices;
+    ASSERT_TRUE(cuda.device().run_window(rows, choices).ok());
+    std::vector<std::byte> fixed(of_cuda.fixed.size());
+    ASSERT_TRUE(cuda.device().read_slot(0, fixed).ok());
+    EXPECT_EQ(fixed, of_cuda.fixed);
+    cuda.device().close_sequence(again);
+  }
   const auto expected = go_on(host.device(), on_host, kKept);
   EXPECT_EQ(go_on(cuda.device(), on_cuda, kKept), expected);
 
