@@ -53,6 +53,20 @@ Result<std::vector<config::SecretHash>> load_keys(const config::Settings& settin
   return keys;
 }
 
+// nullptr: plain http.
+Result<std::shared_ptr<TlsCertificate>> load_tls(const config::Settings& settings) {
+  const std::string& certificate = settings.gateway_tls_certificate().string();
+  const std::string& key = settings.gateway_tls_key().string();
+  if (certificate.empty() && key.empty()) return nullptr;
+  TRY(auto tls, TlsCertificate::load(certificate, key));
+  const auto now = std::chrono::system_clock::now();
+  // Not refused: the clock may be what is wrong, and whoever pins a certificate does not mind.
+  if (now < tls->valid_from() || now >= tls->valid_until())
+    obs::warn("gateway", "gateway.tls_certificate: {}: is not valid today; clients will refuse it",
+              certificate);
+  return tls;
+}
+
 struct LoadedModel {
   ModelCard card;
   std::shared_ptr<const Preparer> preparer;
@@ -219,6 +233,7 @@ struct Gateway::Impl {
         ServiceOptions{.listen_host = parse_listen(settings.gateway_listen()).value_or(ListenAddress{}).host,
                        .api_keys = keys,
                        .cors_origins = settings.gateway_cors_origins().list,
+                       .https = options.http.tls != nullptr,
                        .drain = milliseconds(settings.supervisor_drain_ms()),
                        .requests_max = kSequencesMax + settings.gateway_queue_limit() + kRequestsBeingRead},
         model.preparer, model.card, environment, *metrics,
@@ -233,6 +248,12 @@ struct Gateway::Impl {
     gatherer =
         std::make_shared<MetricsGatherer>(workers->make_executor(), std::move(cluster), *processes, *metrics,
                                           [this](auto merged) { tell(service, std::move(merged)); });
+    if (options.http.tls != nullptr) {
+      metrics
+          ->gauge("strata_tls_certificate_expires_seconds",
+                  "When the certificate that is used ends, Unix time; a renewed one needs a restart.")
+          .Set(std::chrono::duration<double>(options.http.tls->valid_until().time_since_epoch()).count());
+    }
     probe->queue_limit.Set(settings.gateway_queue_limit());
     set_build_metrics(*metrics, options.config_hash);
   }
@@ -267,6 +288,7 @@ Result<std::unique_ptr<Gateway>> Gateway::start(GatewayOptions options) {
   options.generation.keepalive = milliseconds(settings.gateway_keepalive_ms());
   auto impl = std::make_unique<Impl>();
   TRY(impl->keys, load_keys(settings));
+  TRY(options.http.tls, load_tls(settings));
   TRY(impl->model, load_model(settings));
   impl->options = std::move(options);
   impl->http = std::make_unique<HttpServer>(impl->options.http, *impl->probe);

@@ -21,6 +21,7 @@
 #include <optional>
 
 #include "gateway/api/json_text.h"
+#include "gateway/http/client_socket.h"
 #include "gateway/http/routes.h"
 #include "services/obs/log.h"
 
@@ -54,6 +55,8 @@ constexpr std::size_t kLingerBytesMax = std::size_t{64} << 20;
 // ends.
 constexpr uint64_t kSkippedBytesMax = 64 * 1024;
 constexpr milliseconds kHangUpPollInterval{250};
+// For the last words of a connection with TLS.
+constexpr milliseconds kGoodbyeTime{1000};
 
 struct Refusal {
   uint32_t status = 400;
@@ -78,8 +81,8 @@ std::optional<Refusal> refusal_of(const error_code& error, std::size_t body_byte
 class BeastConnection final : public Connection {
  public:
   BeastConnection(tcp::socket socket, std::shared_ptr<ConnectionContext> context)
-      : socket_(std::move(socket)),
-        context_(std::move(context)),
+      : context_(std::move(context)),
+        socket_(std::move(socket), context_->options.tls),
         deadline_(socket_.get_executor()),
         wake_timer_(socket_.get_executor()),
         hang_up_timer_(socket_.get_executor()) {
@@ -94,9 +97,15 @@ class BeastConnection final : public Connection {
 
   bool idle() const override { return exchange_ == nullptr; }
 
+  // Whatever is waited for at the socket is given up, and run() comes to its last words.
+  void end() override {
+    error_code ignored;
+    socket_.tcp_socket().cancel(ignored);
+  }
+
   void close() override {
     error_code ignored;
-    socket_.close(ignored);
+    socket_.tcp_socket().close(ignored);
     deadline_.cancel();
     hang_up_timer_.cancel();
     if (exchange_ != nullptr) exchange_->set_client_gone();
@@ -105,22 +114,38 @@ class BeastConnection final : public Connection {
 
   asio::awaitable<void> run() {
     error_code ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
-    socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
-    while (socket_.is_open() && !context_->stopping) {
+    tcp::socket& tcp_socket = socket_.tcp_socket();
+    tcp_socket.set_option(tcp::no_delay(true), ignored);
+    tcp_socket.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
+    const bool greeted = co_await greet();
+    while (greeted && tcp_socket.is_open() && !context_->stopping) {
       std::shared_ptr<Exchange> exchange = co_await read_request();
       if (exchange == nullptr) break;
       const bool go_on = co_await answer(std::move(exchange));
       if (!go_on) break;
     }
+    arm_deadline(kGoodbyeTime);
+    co_await socket_.say_goodbye();
     deadline_.cancel();
-    socket_.shutdown(tcp::socket::shutdown_both, ignored);
-    socket_.close(ignored);
+    tcp_socket.shutdown(tcp::socket::shutdown_both, ignored);
+    tcp_socket.close(ignored);
   }
 
  private:
   std::shared_ptr<BeastConnection> self() {
     return std::static_pointer_cast<BeastConnection>(shared_from_this());
+  }
+
+  // False: the connection ends here.
+  asio::awaitable<bool> greet() {
+    arm_deadline(context_->options.handshake_timeout);
+    const auto greeting = co_await socket_.greet();
+    deadline_.cancel();
+    if (greeting == ClientSocket::Greeting::kPlainHttp) {
+      Refusal refusal{.status = 400, .message = "this port speaks https, and the request came as plain http"};
+      co_await refuse(std::move(refusal));
+    }
+    co_return greeting == ClientSocket::Greeting::kDone;
   }
 
   // ---- reading
@@ -232,7 +257,7 @@ class BeastConnection final : public Connection {
   // The request could not be read, so nobody knows where the next one would begin: answer and close.
   asio::awaitable<void> refuse(Refusal refusal) {
     HttpRequest request;
-    request.target = parser_->get().target();  // empty if not even this could be read
+    if (parser_) request.target = parser_->get().target();  // empty if not even this could be read
     request.id = context_->next_request_id();
     obs::info("http", "{} refused {}: {}", request.id, refusal.status, refusal.message);
     context_->probe->response(refusal.status);
@@ -253,7 +278,8 @@ class BeastConnection final : public Connection {
   asio::awaitable<void> linger() {
     error_code error;
     arm_deadline(kLingerTime);
-    socket_.shutdown(tcp::socket::shutdown_send, error);
+    co_await socket_.say_goodbye();
+    socket_.tcp_socket().shutdown(tcp::socket::shutdown_send, error);
     std::size_t drained = buffer_.size();
     buffer_.clear();
     while (!error && drained < kLingerBytesMax) {
@@ -346,8 +372,9 @@ class BeastConnection final : public Connection {
     hang_up_timer_.expires_after(kHangUpPollInterval);
     hang_up_timer_.async_wait([weak = std::weak_ptr<BeastConnection>(self())](const error_code& error) {
       auto self = weak.lock();
-      if (error || self == nullptr || self->exchange_ == nullptr || !self->socket_.is_open()) return;
-      pollfd state{.fd = self->socket_.native_handle(), .events = POLLRDHUP, .revents = 0};
+      if (error || self == nullptr || self->exchange_ == nullptr || !self->socket_.tcp_socket().is_open())
+        return;
+      pollfd state{.fd = self->socket_.tcp_socket().native_handle(), .events = POLLRDHUP, .revents = 0};
       if (::poll(&state, 1, 0) == 1 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
         self->exchange_->set_client_gone();
       } else {
@@ -384,8 +411,8 @@ class BeastConnection final : public Connection {
     });
   }
 
-  tcp::socket socket_;
   std::shared_ptr<ConnectionContext> context_;
+  ClientSocket socket_;
   asio::steady_timer deadline_, wake_timer_, hang_up_timer_;
   beast::flat_buffer buffer_{kUnreadBytesMax};
   std::optional<http::request_parser<http::string_body>> parser_;

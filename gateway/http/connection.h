@@ -34,7 +34,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   virtual ~Connection() = default;
   virtual bool idle() const = 0;  // no request is being answered
-  virtual void close() = 0;
+  // Of an idle one while the server stops: in good order, soon. May be called again.
+  virtual void end() = 0;
+  virtual void close() = 0;  // at once
 };
 
 }  // namespace strata::gateway

@@ -145,6 +145,10 @@ TEST(RequestGuardTest, RefusesForeignPages) {
     ASSERT_TRUE(guard.check(with(origin))) << origin;
     EXPECT_EQ(guard.check(with(origin))->status, 403u);
   }
+  EXPECT_TRUE(guard.check(with("https://localhost:8080"))) << "another origin, where http is spoken";
+  const RequestGuard tls("127.0.0.1", Cors({}), "https");
+  EXPECT_FALSE(tls.check(with("https://localhost:8080")));
+  EXPECT_TRUE(tls.check(with("http://localhost:8080")));
   HttpRequest get = with("https://evil.example");
   get.method = "GET";
   EXPECT_FALSE(guard.check(get)) << "without CORS headers the page cannot read the answer";

@@ -55,10 +55,11 @@ Code code_of(const error_code& error) {
   return Code::kInvalidArgument;
 }
 
-std::string url_of(const tcp::endpoint& endpoint) {
+std::string url_of(const tcp::endpoint& endpoint, bool tls) {
+  const std::string_view scheme = tls ? "https" : "http";
   const std::string host = endpoint.address().to_string();
-  return endpoint.address().is_v6() ? fmt::format("http://[{}]:{}", host, endpoint.port())
-                                    : fmt::format("http://{}:{}", host, endpoint.port());
+  return endpoint.address().is_v6() ? fmt::format("{}://[{}]:{}", scheme, host, endpoint.port())
+                                    : fmt::format("{}://{}:{}", scheme, host, endpoint.port());
 }
 
 std::string random_prefix() {
@@ -116,7 +117,11 @@ struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
     const bool over = actor::Clock::now() >= until;
     // A copy: closing takes connections out of the set sooner or later.
     for (Connection* connection : std::set<Connection*>(connections->open)) {
-      if (over || connection->idle()) connection->close();
+      if (over) {
+        connection->close();
+      } else if (connection->idle()) {
+        connection->end();
+      }
     }
     if (over || connections->open.empty()) return done->set_value();
     executor->post_after(kStopPollInterval,
@@ -152,7 +157,7 @@ Result<std::string> HttpServer::listen(const std::string& address, HttpHandlers 
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(kListenBacklog, error);
   if (error) return fail(code_of(error), "gateway.listen: {}: {}", address, error.message());
-  const std::string url = url_of(acceptor.local_endpoint());
+  const std::string url = url_of(acceptor.local_endpoint(), impl_->connections->options.tls != nullptr);
   asio::post(*impl_->io, [impl = impl_, handlers = std::move(handlers)]() mutable {
     impl->connections->handlers = std::move(handlers);
     impl->accept();

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "gateway/http/exchange.h"
+#include "gateway/http/tls_certificate.h"
 #include "gateway/metrics/gateway_probe.h"
 #include "services/actor/actor.h"
 #include "services/base/status.h"
@@ -19,9 +20,11 @@ namespace strata::gateway {
 struct HttpOptions {
   std::size_t connections_max = 4096;  // one more is closed at once
   std::size_t body_bytes_max = std::size_t{16} << 20;
-  std::chrono::milliseconds idle_timeout{75'000};     // between two requests of a connection
-  std::chrono::milliseconds request_timeout{60'000};  // from a request's first byte to its last
-  std::chrono::milliseconds write_timeout{30'000};    // for a client to take 64 KiB
+  std::chrono::milliseconds idle_timeout{75'000};       // between two requests of a connection
+  std::chrono::milliseconds request_timeout{60'000};    // from a request's first byte to its last
+  std::chrono::milliseconds write_timeout{30'000};      // for a client to take 64 KiB
+  std::shared_ptr<TlsCertificate> tls = {};             // nullptr: plain http
+  std::chrono::milliseconds handshake_timeout{10'000};  // of TLS, from the connection's begin
 };
 
 // Who answers. Both are called on the HTTP thread.
@@ -40,8 +43,9 @@ class HttpServer {
 
   std::shared_ptr<actor::Executor> executor() const;
 
-  // Starts to accept; the result is "http://127.0.0.1:8080" with the port that was really taken. Errors name
-  // the address: kInvalidArgument (no such address), kAlreadyExists (in use), kPermissionDenied.
+  // Starts to accept; the result is "http://127.0.0.1:8080" (https with TLS) with the port that was really
+  // taken. Errors name the address: kInvalidArgument (no such address), kAlreadyExists (in use),
+  // kPermissionDenied.
   Result<std::string> listen(const std::string& address, HttpHandlers handlers);
 
   // No new connections; those that are sending get `grace` to finish; then the thread ends.

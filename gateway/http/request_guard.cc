@@ -75,8 +75,11 @@ bool is_loopback(std::string_view host) {
   return host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
-RequestGuard::RequestGuard(std::string listen_host, Cors cors)
-    : listen_host_(lower(listen_host)), cors_(std::move(cors)), loopback_only_(is_loopback(listen_host_)) {}
+RequestGuard::RequestGuard(std::string listen_host, Cors cors, std::string scheme)
+    : listen_host_(lower(listen_host)),
+      cors_(std::move(cors)),
+      scheme_(std::move(scheme)),
+      loopback_only_(is_loopback(listen_host_)) {}
 
 std::optional<ApiError> RequestGuard::check(const HttpRequest& request) const {
   if (auto error = check_host(request)) return error;
@@ -106,7 +109,8 @@ std::optional<ApiError> RequestGuard::check_origin(const HttpRequest& request) c
   const std::string* host = request.header("host");
   // Its own page, unless the page's name was pointed here by somebody else: behind an address that others can
   // reach, only names that nobody else can hand out count as ours.
-  if (host != nullptr && lower(*origin) == "http://" + lower(*host) && is_own_name(lower(host_of(*host)))) {
+  if (host != nullptr && lower(*origin) == scheme_ + "://" + lower(*host) &&
+      is_own_name(lower(host_of(*host)))) {
     return {};
   }
   return forbidden(fmt::format("requests from the web page {} are not allowed", snippet(*origin)));

@@ -24,8 +24,8 @@ bool is_loopback(std::string_view host);
 class RequestGuard {
  public:
   // listen_host: as configured. Bound to this machine alone, the Host header must name this machine.
-  // cors: pages that may send requests beside our own.
-  explicit RequestGuard(std::string listen_host, Cors cors = Cors({}));
+  // cors: pages that may send requests beside our own. scheme: of our own, "http" or "https".
+  explicit RequestGuard(std::string listen_host, Cors cors = Cors({}), std::string scheme = "http");
 
   // Who calls, before anybody looks at the path.
   std::optional<ApiError> check(const HttpRequest& request) const;
@@ -39,6 +39,7 @@ class RequestGuard {
 
   std::string listen_host_;
   Cors cors_;
+  std::string scheme_;
   bool loopback_only_ = false;
 };
 

@@ -66,7 +66,7 @@ Service::Service(std::shared_ptr<actor::Executor> executor, ServiceOptions optio
       http_executor_(std::move(executor)),
       options_(std::move(options)),
       cors_(options_.cors_origins),
-      guard_(options_.listen_host, cors_),
+      guard_(options_.listen_host, cors_, options_.https ? "https" : "http"),
       keys_(options_.api_keys),
       preparer_(std::move(preparer)),
       card_(std::move(card)),

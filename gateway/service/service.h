@@ -24,6 +24,7 @@ struct ServiceOptions {
   std::string listen_host;
   std::vector<config::SecretHash> api_keys = {};
   std::vector<std::string> cors_origins = {};
+  bool https = false;
   std::chrono::milliseconds drain{3000};
   // Requests being read, waiting or running at the same time; one more is refused before anybody reads it.
   std::size_t requests_max = 64;

@@ -46,6 +46,7 @@ class GatewayTest : public ::testing::Test {
 
   void start(bool wait = true) {
     GatewayOptions options{.settings = &settings_, .run_dir = run_dir_, .config_hash = "0123"};
+    options.http.handshake_timeout = handshake_timeout_;
     options.generation.backlog_bytes_max = 64 * 1024;
     auto started = Gateway::start(std::move(options));
     ASSERT_TRUE(started) << started.error().message();
@@ -103,6 +104,7 @@ class GatewayTest : public ::testing::Test {
 
   std::string run_dir_;
   config::Settings settings_;
+  milliseconds handshake_timeout_{20'000};
   std::unique_ptr<FakeEngine> engine_;
   std::unique_ptr<Gateway> gateway_;
   uint16_t port_ = 0;

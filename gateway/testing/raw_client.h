@@ -21,6 +21,7 @@ struct RawResponse {
 class RawClient {
  public:
   explicit RawClient(uint16_t port, int receive_buffer_bytes = 0);
+  virtual ~RawClient() = default;
 
   void send(std::string_view bytes);
   // A request with Host, and with a body its length and type.
@@ -33,6 +34,13 @@ class RawClient {
   void stop_sending();
   void close() { socket_ = {}; }
   const std::string& received() const { return buffer_; }
+
+ protected:
+  // As send() and recv() of a socket; of the latter there is something to be had, or the end.
+  virtual ssize_t send_some(std::string_view bytes);
+  virtual ssize_t receive_some(char* into, std::size_t bytes_max);
+  virtual bool holds_received() const { return false; }  // what the socket does not show any more
+  int socket() const { return socket_.get(); }
 
  private:
   bool read_more(std::chrono::steady_clock::time_point until);  // false: the end, or out of time

@@ -50,7 +50,7 @@ Result<BenchCluster> BenchCluster::start(const BenchClusterOptions& options) {
     if (options.cancelled->load()) return fail(Code::kCancelled, "cancelled");
     const auto view = get_cluster(options.run_dir);
     if (view && view->ready() && !view->address().empty()) {
-      TRY(cluster.url_, parse_url(view->address()));
+      TRY(cluster.url_, cluster_url(view->address(), options.run_dir));
       return cluster;
     }
     std::this_thread::sleep_for(kLookEvery);

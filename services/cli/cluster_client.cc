@@ -1,6 +1,8 @@
 #include "services/cli/cluster_client.h"
 
 #include "services/cli/commands.h"
+#include "services/cli/run_dir.h"
+#include "services/config/load.h"
 #include "services/rpc/server.h"
 
 namespace strata::cli {
@@ -81,12 +83,21 @@ Result<v1::ImportSnapshotResponse> import_snapshot(const std::string& run_dir,
   return ask<v1::Snapshots>(run_dir, "cache-manager", &v1::Snapshots::Stub::Import, request, kFileTimeout);
 }
 
-Result<std::string> api_url(const std::string& url, const std::string& run_dir) {
-  if (!url.empty()) return url;
+Result<Url> api_url(const std::string& url, const std::string& run_dir) {
+  if (!url.empty()) return parse_url(url);
   TRY(v1::GetClusterResponse cluster, get_cluster(run_dir));
   if (cluster.address().empty())
     return fail(Code::kUnavailable, "the cluster in {} is still starting", run_dir);
-  return cluster.address();
+  return cluster_url(cluster.address(), run_dir);
+}
+
+Result<Url> cluster_url(const std::string& address, const std::string& run_dir) {
+  TRY(Url url, parse_url(address));
+  if (!url.tls) return url;
+  // What the supervisor has handed to its children: complete, with absolute paths.
+  TRY(const auto settings, config::load({.path = RunDir::config_path(run_dir), .use_environment = false}));
+  url.certificate = settings->gateway_tls_certificate().string();
+  return url;
 }
 
 int exit_code_of(const Status& status) {

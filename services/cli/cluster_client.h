@@ -5,6 +5,7 @@
 #include <string>
 
 #include "services/base/status.h"
+#include "services/cli/http_client.h"
 #include "services/sys/process.h"
 #include "strata/v1/cache.grpc.pb.h"
 #include "strata/v1/engine.grpc.pb.h"
@@ -41,7 +42,9 @@ Result<v1::ImportSnapshotResponse> import_snapshot(const std::string& run_dir,
                                                    const v1::ImportSnapshotRequest& request);
 
 // The URL to talk to: `url` if given, else that of the cluster in run_dir.
-Result<std::string> api_url(const std::string& url, const std::string& run_dir);
+Result<Url> api_url(const std::string& url, const std::string& run_dir);
+// The address that a cluster has given, with the certificate of its own configuration if it speaks https.
+Result<Url> cluster_url(const std::string& address, const std::string& run_dir);
 
 // kExitNotRunning for get_cluster's kFailedPrecondition, else kExitFailed.
 int exit_code_of(const Status& status);

@@ -133,10 +133,11 @@ class Chat {
 }  // namespace
 
 int run_chat(const ChatOptions& options) {
-  auto address = api_url(options.url, options.run_dir);
-  if (!address) return report(address.error(), exit_code_of(address.error()));
-  auto url = parse_url(*address);
-  if (!url) return report(url.error(), kExitFault);
+  auto url = api_url(options.url, options.run_dir);
+  if (!url) {
+    const bool fault = url.error().code() == Code::kInvalidArgument;
+    return report(url.error(), fault ? kExitFault : exit_code_of(url.error()));
+  }
   bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
   if (terminal) {
     struct sigaction action{};

@@ -115,8 +115,7 @@ Result<ProbeReport> probe(const ProbeOptions& options) {
   std::vector<std::string> patterns = {options.pattern};
   if (options.pattern == "all") patterns.assign(kProbePatterns.begin(), kProbePatterns.end());
   if (options.load.path.empty()) {
-    TRY(const std::string address, api_url(options.url, options.run_dir));
-    TRY(const Url url, parse_url(address));
+    TRY(const Url url, api_url(options.url, options.run_dir));
     TRY_OK(measure(url, patterns, report));
     return report;
   }

@@ -60,8 +60,7 @@ Result<uint64_t> run_prompt(const Url& url, const std::string& prompt, uint32_t 
 
 Status run_prompts(const ProfileRecordOptions& options) {
   TRY(const auto prompts, prompts_of(options.prompts));
-  TRY(const std::string address, api_url("", options.run_dir));
-  TRY(const Url url, parse_url(address));
+  TRY(const Url url, api_url("", options.run_dir));
   for (std::size_t i = 0; i < prompts.size() && !stop_asked.load(); ++i) {
     TRY(const uint64_t answered, run_prompt(url, prompts[i], options.max_tokens));
     fmt::print(stderr, "{}/{}: {} tokens\n", i + 1, prompts.size(), answered);

@@ -11,9 +11,12 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "services/base/build_info.h"
 #include "services/cli/http_parser.h"
+#include "services/cli/tls_client.h"
 #include "services/sys/process.h"
 
 namespace strata::cli {
@@ -47,12 +50,17 @@ Result<sys::FileDescriptor> connect_to(const Url& url) {
   return fail(Code::kUnavailable, "{}:{}: {}", url.host, url.port, std::strerror(last_error));
 }
 
+Status not_cancelled(const HttpRequest& request) {
+  const bool cancelled = request.cancelled != nullptr && request.cancelled->load();
+  return cancelled ? fail(Code::kCancelled, "cancelled") : Status();
+}
+
 // Waits until the socket can be read or written, the request is cancelled, or nothing has happened for too
 // long.
 Status wait_for(int socket, short events, const HttpRequest& request) {
   auto deadline = Clock::now() + request.silence_timeout;
   while (Clock::now() < deadline) {
-    if (request.cancelled != nullptr && request.cancelled->load()) return fail(Code::kCancelled, "cancelled");
+    TRY_OK(not_cancelled(request));
     pollfd entry{.fd = socket, .events = events, .revents = 0};
     if (::poll(&entry, 1, kLookEveryMs) > 0) return {};
   }
@@ -60,16 +68,63 @@ Status wait_for(int socket, short events, const HttpRequest& request) {
               std::chrono::duration_cast<std::chrono::seconds>(request.silence_timeout).count());
 }
 
-Status send_all(int socket, std::string_view bytes, const HttpRequest& request) {
-  while (!bytes.empty()) {
-    TRY_OK(wait_for(socket, POLLOUT, request));
-    ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (sent < 0) return fail(Code::kUnavailable, "the connection broke: {}", std::strerror(errno));
-    bytes.remove_prefix(static_cast<std::size_t>(sent));
+// A connection that a request goes out on: waits where the socket makes it wait.
+class Wire {
+ public:
+  // request must outlive it.
+  static Result<Wire> open(const Url& url, const HttpRequest& request) {
+    TRY(sys::FileDescriptor socket, connect_to(url));
+    Wire wire(std::move(socket), request);
+    if (!url.tls) return wire;
+    TRY(wire.tls_, TlsClient::create(wire.socket_.get(), url.host, url.certificate));
+    TRY_OK(wire.finish([&wire] { return wire.tls_->handshake(); }).map([](std::size_t) {}));
+    return wire;
   }
-  return {};
-}
+
+  Status send_all(std::string_view bytes) {
+    while (!bytes.empty()) {
+      TRY(const std::size_t sent, finish([&] { return tls_ ? tls_->send(bytes) : send_plain(bytes); }));
+      bytes.remove_prefix(sent);
+    }
+    return {};
+  }
+
+  // 0: the server has ended the connection.
+  Result<std::size_t> receive(char* into, std::size_t bytes_max) {
+    return finish([&] { return tls_ ? tls_->receive(into, bytes_max) : receive_plain(into, bytes_max); });
+  }
+
+ private:
+  Wire(sys::FileDescriptor socket, const HttpRequest& request)
+      : socket_(std::move(socket)), request_(&request) {}
+
+  template <class Step>
+  Result<std::size_t> finish(Step step) {
+    for (;;) {
+      TRY_OK(not_cancelled(*request_));
+      TRY(const TlsStep reached, step());
+      if (reached.wait_for == 0) return reached.bytes;
+      TRY_OK(wait_for(socket_.get(), reached.wait_for, *request_));
+    }
+  }
+
+  Result<TlsStep> send_plain(std::string_view bytes) {
+    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return plain_step(sent, POLLOUT);
+  }
+  Result<TlsStep> receive_plain(char* into, std::size_t bytes_max) {
+    return plain_step(::recv(socket_.get(), into, bytes_max, MSG_DONTWAIT), POLLIN);
+  }
+  static Result<TlsStep> plain_step(ssize_t count, short event) {
+    if (count >= 0) return TlsStep{.bytes = static_cast<std::size_t>(count)};
+    if (errno == EINTR || errno == EAGAIN) return TlsStep{.wait_for = event};
+    return fail(Code::kUnavailable, "the connection broke: {}", std::strerror(errno));
+  }
+
+  sys::FileDescriptor socket_;
+  const HttpRequest* request_;
+  std::optional<TlsClient> tls_;  // ends before its socket
+};
 
 std::string to_text(const Url& url, const HttpRequest& request) {
   bool ipv6 = url.host.find(':') != std::string::npos;
@@ -85,13 +140,17 @@ std::string to_text(const Url& url, const HttpRequest& request) {
 }  // namespace
 
 Result<Url> parse_url(const std::string& text) {
-  constexpr std::string_view kScheme = "http://";
-  auto wrong = [&] { return fail(Code::kInvalidArgument, "{}: expected http://HOST:PORT", text); };
-  if (!text.starts_with(kScheme)) return wrong();
-  std::string_view rest = std::string_view(text).substr(kScheme.size());
+  constexpr std::string_view kPlain = "http://", kTls = "https://";
+  auto wrong = [&] {
+    return fail(Code::kInvalidArgument, "{}: expected http://HOST:PORT or https://HOST:PORT", text);
+  };
+  Url url;
+  url.tls = text.starts_with(kTls);
+  if (url.tls) url.port = 443;
+  if (!url.tls && !text.starts_with(kPlain)) return wrong();
+  std::string_view rest = std::string_view(text).substr(url.tls ? kTls.size() : kPlain.size());
   auto slash = rest.find('/');
   std::string_view authority = rest.substr(0, slash);
-  Url url;
   if (slash != std::string_view::npos) url.path = rest.substr(slash);
   while (url.path.ends_with('/')) url.path.pop_back();
   // The base URL of an OpenAI client ends in /v1; requests here name it themselves.
@@ -112,16 +171,13 @@ Result<Url> parse_url(const std::string& text) {
 }
 
 Result<HttpResponse> http_request(const Url& url, const HttpRequest& request, const OnData& on_data) {
-  TRY(sys::FileDescriptor socket, connect_to(url));
-  TRY_OK(send_all(socket.get(), to_text(url, request), request));
+  TRY(Wire wire, Wire::open(url, request));
+  TRY_OK(wire.send_all(to_text(url, request)));
   HttpParser parser(on_data);
   char piece[16 << 10];
   while (!parser.complete()) {
-    TRY_OK(wait_for(socket.get(), POLLIN, request));
-    ssize_t got = ::recv(socket.get(), piece, sizeof piece, MSG_DONTWAIT);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got < 0) return fail(Code::kUnavailable, "the connection broke: {}", std::strerror(errno));
-    TRY_OK(got == 0 ? parser.end() : parser.feed(std::string_view(piece, static_cast<std::size_t>(got))));
+    TRY(const std::size_t got, wire.receive(piece, sizeof piece));
+    TRY_OK(got == 0 ? parser.end() : parser.feed(std::string_view(piece, got)));
   }
   return parser.take();
 }

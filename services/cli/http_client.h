@@ -1,6 +1,6 @@
 #pragma once
-// A small blocking HTTP/1.1 client for the commands: plain http, one request per connection, bodies handed on
-// as they arrive.
+// A small blocking HTTP/1.1 client for the commands: http and https, one request per connection, bodies
+// handed on as they arrive.
 
 #include <atomic>
 #include <chrono>
@@ -17,8 +17,11 @@ struct Url {
   std::string host;  // without brackets
   uint16_t port = 80;
   std::string path;  // "" or "/prefix", without a slash at the end
+  bool tls = false;  // https
+  // With https: a PEM file with the server's certificate; empty: see TlsClient.
+  std::string certificate = {};
 };
-// "http://127.0.0.1:8080"; kInvalidArgument for anything else, https included.
+// "http://127.0.0.1:8080" or "https://..."; kInvalidArgument for anything else.
 Result<Url> parse_url(const std::string& text);
 
 struct HttpRequest {
@@ -39,7 +42,7 @@ using OnData = std::function<void(std::string_view)>;
 
 // on_data, if given, gets the body of a 200 answer piece by piece; other answers come back whole.
 // Errors: kUnavailable (nobody listens, connection broken), kDeadlineExceeded, kCancelled, kDataLoss (not
-// HTTP).
+// HTTP); with https those of TlsClient, too.
 Result<HttpResponse> http_request(const Url& url, const HttpRequest& request, const OnData& on_data = {});
 
 }  // namespace strata::cli

@@ -88,7 +88,11 @@ TEST(ParseUrl, ReadsHostPortAndPath) {
   EXPECT_EQ(url->host, "::1");
   EXPECT_EQ(url->port, 9);
   EXPECT_EQ(parse_url("http://host")->port, 80);
-  for (const char* bad : {"https://host", "host:80", "http://", "http://host:99999", "http://host:x", ""}) {
+  EXPECT_FALSE(parse_url("http://host")->tls);
+  EXPECT_EQ(parse_url("https://host")->port, 443);
+  EXPECT_TRUE(parse_url("https://host:8443")->tls);
+  EXPECT_EQ(parse_url("https://host:8443")->port, 8443);
+  for (const char* bad : {"ftp://host", "https://", "host:80", "http://", "http://host:99999", "http://host:x", ""}) {
     EXPECT_FALSE(parse_url(bad).has_value()) << bad;
   }
 }

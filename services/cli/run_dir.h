@@ -23,7 +23,8 @@ class RunDir {
   static Result<RunDir> take(const std::string& path);
 
   const std::string& path() const { return path_; }
-  std::string config_path() const { return path_ + "/config.yaml"; }
+  std::string config_path() const { return config_path(path_); }
+  static std::string config_path(const std::string& run_dir) { return run_dir + "/config.yaml"; }
   // The effective configuration for the children, mode 0600.
   Status write_config(const std::string& yaml) const;
   // Removes sockets, shared-memory segments and the effective configuration. The lock goes with the object.

@@ -430,6 +430,21 @@ struct Settings : PropertySet {
       Choice{"off"},
       {.choices = {"off", "on"}}};
 
+  Property<Path> gateway_tls_certificate{
+      this,
+      "gateway.tls_certificate",
+      "The certificate to speak https with, PEM, the intermediate ones behind it in the same file; empty: "
+      "plain "
+      "http. With gateway.tls_key, or neither.",
+      {.applies = Applies::kRestartGateway, .example = "/etc/strata/tls/fullchain.pem"},
+      Path()};
+  Property<Path> gateway_tls_key{
+      this,
+      "gateway.tls_key",
+      "The certificate's private key, PEM without a passphrase, in a file that not everybody may read.",
+      {.applies = Applies::kRestartGateway, .example = "/etc/strata/tls/key.pem"},
+      Path()};
+
   // --- responses: /v1/responses
   Property<Choice> responses_store{this,
                                    "responses.store",

@@ -57,7 +57,7 @@ class Cluster:
                                         env={**os.environ, **self.environment})
         try:
             line = self._first_line(60)
-            match = re.fullmatch(r"ready http://127\.0\.0\.1:(\d+)", line.strip())
+            match = re.fullmatch(r"ready https?://127\.0\.0\.1:(\d+)", line.strip())
             if not match:
                 raise AssertionError(f"strata up said {line!r}\n{self.tail()}")
             self.port = int(match.group(1))
