@@ -47,10 +47,11 @@ void ConstraintMaker::constrain(std::shared_ptr<Generation> generation, Done don
           Status(Code::kResourceExhausted, fmt::format("{} grammars wait to be compiled", jobs_.size()));
     } else {
       jobs_.push_back({std::move(generation), std::move(done)});
+      changed_.notify_one();
+      return;
     }
   }
-  if (!refused.ok()) return done(std::move(refused));
-  changed_.notify_one();
+  done(std::move(refused));
 }
 
 void ConstraintMaker::finish(std::shared_ptr<Generation> generation, std::function<void()> then) {
