@@ -247,9 +247,13 @@ std::string enum_schema() {
 std::string any_of_schema(int levels) {
   std::string inner = R"({"type": "string"})";
   for (int i = 0; i < levels; ++i) {
-    inner = fmt::format(
-        R"({{"anyOf": [{{"type": "object", "properties": {{"a{0}": {1}}}, "required": ["a{0}"]}}, {{"type": "object", "properties": {{"b{0}": {1}, "n": {{"type": "number"}}}}, "required": ["b{0}", "n"]}}, {{"type": "array", "items": {{"type": "integer"}}}}]}})",
+    const std::string with_a =
+        fmt::format(R"({{"type": "object", "properties": {{"a{0}": {1}}}, "required": ["a{0}"]}})", i, inner);
+    const std::string with_b = fmt::format(
+        R"({{"type": "object", "properties": {{"b{0}": {1}, "n": {{"type": "number"}}}}, "required": ["b{0}", "n"]}})",
         i, inner);
+    inner = fmt::format(R"({{"anyOf": [{}, {}, {{"type": "array", "items": {{"type": "integer"}}}}]}})",
+                        with_a, with_b);
   }
   return fmt::format(R"({{"type": "array", "minItems": 500, "items": {}}})", inner);
 }
@@ -276,37 +280,40 @@ std::string optional_schema(int count) {
       properties);
 }
 
+// Sums of products, one to a line: after most tokens few others may come.
 constexpr const char* kExpressions = R"gbnf(
-root ::= (expr "=" ws term "\n")+
-expr ::= term ([-+*/] term)*
-term ::= ident | num | "(" ws expr ")" ws
-ident ::= [a-z] [a-z0-9_]* ws
-num ::= [0-9]+ ws
-ws ::= [ \t\n]*
+root ::= (sum "\n")+
+sum ::= product (sign product)*
+product ::= atom (times atom)*
+sign ::= blank [+-] blank
+times ::= blank [*/%] blank
+atom ::= name | number | "(" blank sum blank ")"
+name ::= [a-z] [a-z0-9_]{0,31}
+number ::= "0" | [1-9] [0-9]*
+blank ::= " "*
 )gbnf";
 
+// A small language: names, keywords and texts begin alike, so tokens are part of several rules at once.
 constexpr const char* kCode = R"gbnf(
-root ::= declaration*
-declaration ::= dataType identifier "(" parameter? ")" "{" statement* "}"
-dataType ::= "int" ws | "float" ws | "char" ws
-identifier ::= [a-zA-Z_] [a-zA-Z_0-9]*
-parameter ::= dataType identifier
-statement ::= dataType identifier ws "=" ws expression ";" | identifier ws "=" ws expression ";" | identifier ws "(" argList? ")" ";" | "return" ws expression ";" | "while" "(" condition ")" "{" statement* "}" | "for" "(" forInit ";" ws condition ";" ws forUpdate ")" "{" statement* "}" | "if" "(" condition ")" "{" statement* "}" ("else" "{" statement* "}")? | singleLineComment | multiLineComment
-forInit ::= dataType identifier ws "=" ws expression | identifier ws "=" ws expression
-forUpdate ::= identifier ws "=" ws expression
-condition ::= expression relationOperator expression
-relationOperator ::= "<=" | "<" | "==" | "!=" | ">=" | ">"
-expression ::= term (("+" | "-") term)*
-term ::= factor (("*" | "/") factor)*
-factor ::= identifier | number | unaryTerm | funcCall | parenExpression
-unaryTerm ::= "-" factor
-funcCall ::= identifier "(" argList? ")"
-parenExpression ::= "(" ws expression ws ")"
-argList ::= expression ("," ws expression)*
-number ::= [0-9]+
-singleLineComment ::= "//" [^\n]* "\n"
-multiLineComment ::= "/*" ([^*] | "*" [^/])* "*/"
-ws ::= [ \t\n]+
+root ::= (function gap)+
+function ::= "fn " name "(" (parameter (", " parameter)*)? ")" (" -> " type)? block
+parameter ::= name ": " type
+type ::= "int" | "real" | "text" | "list<" type ">" | name
+block ::= gap "{" gap (statement gap)* "}"
+statement ::= "let " name " = " value ";" | name " = " value ";" | value ";" | branch | loop | "return " value ";" | note
+branch ::= "if " value block (gap "else" (" " branch | block))?
+loop ::= "while " value block | "for " name " in " value block
+value ::= joined (" " ("and" | "or") " " joined)*
+joined ::= compared (" " [+*/-] " " compared)*
+compared ::= operand (" " ("<" | ">" | "<=" | ">=" | "==" | "!=") " " operand)?
+operand ::= "not " operand | "-" operand | (name | number | text | "(" value ")" | "[" values? "]") access*
+access ::= "." name | "(" values? ")" | "[" value "]"
+values ::= value (", " value)*
+name ::= [A-Za-z_] [A-Za-z0-9_]*
+number ::= [0-9]+ ("." [0-9]+)?
+text ::= "\"" ([^"\\\n] | "\\" [nt"\\])* "\""
+note ::= "#" [^\n]* "\n"
+gap ::= [ \t\n]*
 )gbnf";
 
 // Each letter may begin a word of its own or not: as many readings as there are ways to cut the text.

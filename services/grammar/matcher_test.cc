@@ -13,13 +13,16 @@ namespace strata::grammar {
 namespace {
 
 constexpr std::string_view kJson = R"(
-root ::= object
-value ::= object | array | string | number | "true" | "false" | "null"
-object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)*)? "}" ws
-array ::= "[" ws (value ("," ws value)*)? "]" ws
-string ::= "\"" ([^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4}))* "\"" ws
-number ::= "-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]+)? ([eE] [-+]? [0-9]+)? ws
-ws ::= [ \n\t]*
+root ::= record
+record ::= "{" gap (member ("," gap member)*)? "}" gap
+member ::= text ":" gap any
+any ::= number | text | record | list | ("true" | "false" | "null")
+list ::= "[" gap (any ("," gap any)*)? "]" gap
+text ::= "\"" (plain | escaped)* "\"" gap
+plain ::= [^"\\\x00-\x1F]
+escaped ::= "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})
+number ::= "-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]+)? ([eE] [-+]? [0-9]+)? gap
+gap ::= [ \n\t]*
 )";
 
 // Tokens as BPE makes them for JSON: quotes glued to what follows, halves of characters, runs of brackets.
