@@ -81,7 +81,8 @@ class Probe(unittest.TestCase):
                 (["probe", "loop", "--config", "/nowhere.yaml"], 2, "/nowhere.yaml"),
                 (["probe", "loop", "--config", DEMO, "--pairs", "1", "--against", "no.setting=1"], 2, "no.setting"),
                 (["probe", "loop", "--run-dir", "/tmp/strata-no-such-cluster"], 3, "no cluster runs"),
-                (["probe", "loop", "--url", "https://127.0.0.1"], 2, "expected http://"),
+                (["probe", "loop", "--url", "ftp://127.0.0.1"], 2, "expected http://"),
+                (["probe", "loop", "--url", "https://127.0.0.1:1"], 1, "127.0.0.1:1"),
                 (["probe", "loop", "--url", "http://127.0.0.1:1"], 1, "127.0.0.1:1")]:
             with self.subTest(arguments=arguments):
                 result = strata(*arguments)
