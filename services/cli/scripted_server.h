@@ -1,8 +1,6 @@
 #pragma once
 // For tests: an HTTP server that sends what it is told to, piece by piece.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <string>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "services/cli/http_client.h"
+#include "services/cli/loopback_listener.h"
 #include "services/sys/process.h"
 
 namespace strata::cli {
@@ -19,31 +18,20 @@ class ScriptedServer {
  public:
   // One answer per connection, in order.
   explicit ScriptedServer(std::vector<std::vector<std::string>> answers) : answers_(std::move(answers)) {
-    listener_ = sys::FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
-    ::listen(listener_.get(), 8);
-    socklen_t length = sizeof address;
-    ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
     thread_ = std::thread([this] { serve(); });
   }
   ~ScriptedServer() {
-    ::shutdown(listener_.get(), SHUT_RDWR);
+    listener_.stop();
     thread_.join();
   }
-  Url url() const { return {.host = "127.0.0.1", .port = port_, .path = ""}; }
+  Url url() const { return {.host = "127.0.0.1", .port = listener_.port(), .path = ""}; }
   std::vector<std::string> requests;  // read them after the answers
 
  private:
   void serve() {
     for (const auto& pieces : answers_) {
-      sys::FileDescriptor client(::accept(listener_.get(), nullptr, nullptr));
+      const sys::FileDescriptor client = listener_.accept();
       if (!client.valid()) return;
-      timeval timeout{.tv_sec = 20, .tv_usec = 0};
-      ::setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
       std::string request;
       char bytes[65536];
       do {
@@ -63,8 +51,7 @@ class ScriptedServer {
   }
 
   std::vector<std::vector<std::string>> answers_;
-  sys::FileDescriptor listener_;
-  uint16_t port_ = 0;
+  LoopbackListener listener_;
   std::thread thread_;
 };
 

@@ -2,9 +2,7 @@
 
 #include "services/cli/tls_client.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
@@ -15,6 +13,7 @@
 #include <thread>
 
 #include "services/cli/http_client.h"
+#include "services/cli/loopback_listener.h"
 #include "services/sys/process.h"
 #include "services/sys/testing/test_certificate.h"
 
@@ -43,36 +42,26 @@ class TlsServer {
         manner_(manner) {
     SSL_CTX_use_certificate_file(context_.get(), certificate.certificate_path.c_str(), SSL_FILETYPE_PEM);
     SSL_CTX_use_PrivateKey_file(context_.get(), certificate.key_path.c_str(), SSL_FILETYPE_PEM);
-    listener_ = sys::FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
-    ::listen(listener_.get(), 1);
-    socklen_t length = sizeof address;
-    ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
     thread_ = std::thread([this] { serve(); });
   }
   ~TlsServer() {
-    ::shutdown(listener_.get(), SHUT_RDWR);
+    listener_.stop();
     thread_.join();
   }
   Url url(const std::string& certificate) const {
-    return {.host = "127.0.0.1", .port = port_, .path = "", .tls = true, .certificate = certificate};
+    return {
+        .host = "127.0.0.1", .port = listener_.port(), .path = "", .tls = true, .certificate = certificate};
   }
   const std::string& request() const { return request_; }  // read it after the answer
 
  private:
   void serve() {
-    const sys::FileDescriptor client(::accept(listener_.get(), nullptr, nullptr));
+    const sys::FileDescriptor client = listener_.accept();
     if (!client.valid()) return;
     if (manner_ == Manner::kNoTls) {
       ::send(client.get(), answer_.data(), answer_.size(), MSG_NOSIGNAL);
       return;
     }
-    const timeval timeout{.tv_sec = 20, .tv_usec = 0};
-    ::setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     const std::unique_ptr<SSL, decltype(&SSL_free)> session(SSL_new(context_.get()), SSL_free);
     SSL_set_fd(session.get(), client.get());
     if (SSL_accept(session.get()) != 1) return;
@@ -90,8 +79,7 @@ class TlsServer {
   std::string answer_;
   Manner manner_;
   std::string request_;
-  sys::FileDescriptor listener_;
-  uint16_t port_ = 0;
+  LoopbackListener listener_;
   std::thread thread_;
 };
 
