@@ -15,6 +15,9 @@
 //   + t]
 
 #include "services/quant/formats_lanes.h"
+#ifdef STRATA_LANES_OF_16
+#include "services/quant/one_token_avx512.h"
+#endif
 #include "services/quant/kernels.h"
 #include "services/quant/scratch.h"
 #include "services/quant/variant.h"
@@ -23,10 +26,13 @@ namespace strata::quant::STRATA_KERNEL_VARIANT {
 
 // One token's activations of a unit, as kernels read them: a cache line.
 struct alignas(64) ActivationUnit {
-  int8_t q[32];         // in the order of the format: dword j meets w[j]
-  int32_t start[2];     // -kOffset * sum, where the dot products begin: of the halves, or of the unit and 0
-  float sum[2];         // the sums: of the halves, or of the unit and 0
-  int16_t minus[2][2];  // -2 * the sums of both halves of what each dot product is of
+  int8_t q[32];      // in the order of the format: dword j meets w[j]
+  int32_t start[2];  // -kOffset * sum, where the dot products begin: of the halves, or of the unit and 0
+  float sum[2];      // the sums: of the halves, or of the unit and 0
+  union {
+    int16_t minus[2][2];  // kMinus: -2 * the sums of both halves of what each dot product is of
+    int16_t sums[2];      // else, where there are halves: their sums
+  };
   float d;
 };
 static_assert(sizeof(ActivationUnit) == 64);
@@ -48,6 +54,10 @@ inline void prepare_unit(const Q8Row& row, uint32_t unit, ActivationUnit& out) {
     const auto first = static_cast<int32_t>(eights[0] + eights[1]) - 2048;
     const int32_t last = row.sum[unit] - first;
     if constexpr (F::Shape::kHalves) sum[0] = first, sum[1] = last;
+    if constexpr (F::Shape::kHalves && !F::Shape::kMinus) {
+      out.sums[0] = static_cast<int16_t>(first);
+      out.sums[1] = static_cast<int16_t>(last);
+    }
     if constexpr (F::Shape::kMinus && F::Shape::kHalves) {
       for (int group = 0; group < 4; ++group)
         out.minus[group / 2][group % 2] = static_cast<int16_t>(-2 * (eights[group] - 1024));
@@ -128,26 +138,40 @@ class ReadAhead {
 
 // ---- kRows rows
 
-// body(unit) for the units of a number of blocks in a row; returns what follows them.
-template <class F, class Body>
-STRATA_LANES_INLINE Rows for_units(Rows rows, uint32_t blocks, ReadAhead& ahead, Body body) {
+// body(block, k) for the units k of a number of blocks in a row; returns what follows them.
+template <class F, class Block, class Body>
+STRATA_LANES_INLINE Rows for_blocks(Rows rows, uint32_t blocks, ReadAhead& ahead, Body body) {
   for (uint32_t b = 0; b < blocks; ++b) {
-    typename F::Block block(rows);
+    Block block(rows);
     unrolled<F::kUnits>([&](auto k) STRATA_LANES_LAMBDA {
-      Unit<typename F::Shape> unit;
-      block.template unit<k>(unit);
-      body(unit);
+      body(block, k);
       ahead.step<F::kBlockBytes * kRows / F::kUnits>();
     });
     rows.row0 += F::kBlockBytes;
   }
   return rows;
 }
+template <class F, class Body>
+STRATA_LANES_INLINE Rows for_units(Rows rows, uint32_t blocks, ReadAhead& ahead, Body body) {
+  return for_blocks<F, typename F::Block>(rows, blocks, ahead, [&](auto& block, auto k) STRATA_LANES_LAMBDA {
+    Unit<typename F::Shape> unit;
+    block.template unit<k>(unit);
+    body(unit);
+  });
+}
 
 // Flat: blocks and units are only fast in registers.
 template <class F, class Tiles>
 [[gnu::flatten]] Floats product_one(Rows rows, uint32_t blocks, const ActivationUnit* x, ReadAhead& ahead) {
   Floats acc = zero_lanes();
+#ifdef STRATA_LANES_OF_16
+  if constexpr (requires { OneTokenBlock<F>(rows); }) {
+    for_blocks<F, OneTokenBlock<F>>(rows, blocks, ahead, [&](auto& block, auto k) STRATA_LANES_LAMBDA {
+      acc = block.template add<k>(acc, *x++);
+    });
+    return acc;
+  }
+#endif
   for_units<F>(rows, blocks, ahead, [&](const Unit<typename F::Shape>& unit) STRATA_LANES_LAMBDA {
     acc = add_unit(acc, unit, Tiles::template dots<F>(unit, *x), *x);
     ++x;
