@@ -43,6 +43,9 @@ __device__ inline void await_earlier_kernels();
 // this kernel writes is still only seen by the next one when this one has ended.
 __device__ inline void let_next_kernel_begin();
 
+// Brings the 32 bytes of device memory around `at` into the second-level cache; nobody waits for them.
+__device__ inline void prefetch_second_level(const std::byte* at);
+
 // d (16, 8) += a (16, 32) . b (32, 8) in signed bytes with exact int32 sums, over the lanes of a warp. With g
 // = lane / 4 and t = lane % 4: a[0] row g, a[1] row g + 8, both columns 4t..4t+3; a[2], a[3] the same rows,
 // columns 16 + 4t..; b[0] column g, rows 4t..4t+3, b[1] rows 16 + 4t..; d[0], d[1] row g, columns 2t and 2t +

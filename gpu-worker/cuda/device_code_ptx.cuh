@@ -126,6 +126,9 @@ __device__ inline void store_release_system(uint32_t* word, uint32_t value) {
 __device__ inline void store_release_system(uint64_t* word, uint64_t value) {
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
+__device__ inline void prefetch_second_level(const std::byte* at) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
 __device__ inline void wait_a_little() { __nanosleep(100); }
 
 __device__ inline uint64_t device_nanoseconds() {

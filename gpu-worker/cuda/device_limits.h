@@ -30,6 +30,16 @@ inline bool has_tensor_cores() {
   return major >= 8;
 }
 
+inline uint64_t second_level_cache_bytes() {
+  static const uint64_t bytes = [] {
+    int device = 0, number = 0;
+    const bool known = cudaGetDevice(&device) == cudaSuccess &&
+                       cudaDeviceGetAttribute(&number, cudaDevAttrL2CacheSize, device) == cudaSuccess;
+    return known ? static_cast<uint64_t>(number) : 0;
+  }();
+  return bytes;
+}
+
 inline uint32_t multiprocessors() {
   static const uint32_t count = [] {
     int device = 0, number = 0;

@@ -1,5 +1,7 @@
 #include "gpu-worker/cuda/dispatch.h"
 
+#include <algorithm>
+
 #include "gpu-worker/cuda/device_code.cuh"
 #include "gpu-worker/cuda/dispatch_small.cuh"
 #include "gpu-worker/cuda/launch.h"
@@ -11,6 +13,8 @@ namespace {
 constexpr uint32_t kSmallThreads = 256;
 constexpr uint32_t kPlanThreads = 1024;
 constexpr uint32_t kPairThreads = 256;
+constexpr uint32_t kFetchBlocksMax = 64;          // of a warp
+constexpr uint64_t kFetchBlockBytes = 64 * 1024;  // at least worth a block
 static_assert(kDispatchSmallPairs <= kSmallThreads, "a thread per pair");
 static_assert(kExpertsMax <= kPlanThreads, "a thread per expert");
 
@@ -101,11 +105,26 @@ __global__ void ring_kernel(DispatchArgs args) {
   ring(args, threadIdx.x, args.board_pairs[threadIdx.x], args.tickets->rung[threadIdx.x]);
 }
 
-// Not part of the kernel that reads the parts: behind an acquire from the system, its loads took 30 us longer
-// on an H200.
+__device__ void fetch_ahead(const AwaitArgs& args, uint32_t part, uint32_t parts) {
+  bool asked = false;
+  for (uint32_t board = 0; board < args.boards->count; ++board)
+    asked = asked || args.tickets->awaited[board] != 0;
+  if (!asked) return;
+  constexpr uint64_t kSector = 32;
+  for (uint32_t i = 0; i < args.ahead.count; ++i) {
+    const WeightsAhead::Span& span = args.ahead.spans[i];
+    for (uint64_t at = (part * kWarp + lane_index()) * kSector; at < span.bytes;
+         at += parts * kWarp * kSector)
+      prefetch_second_level(span.begin + at);
+  }
+}
+
+// The first block awaits, the others fetch. Not part of the kernel that reads the parts: behind an acquire
+// from the system, its loads took 30 us longer on an H200.
 __global__ void await_kernel(AwaitArgs args) {
   let_next_kernel_begin();
   await_earlier_kernels();
+  if (blockIdx.x > 0) return fetch_ahead(args, blockIdx.x - 1, gridDim.x - 1);
   const uint32_t board = threadIdx.x;
   if (board >= args.boards->count) return;
   const uint64_t ticket = args.tickets->awaited[board];
@@ -144,7 +163,11 @@ void dispatch_experts(const DispatchArgs& args, cudaStream_t stream) {
 }
 
 void await_boards(const AwaitArgs& args, cudaStream_t stream) {
-  launch(await_kernel, {.grid = 1, .block = kWarp, .early = true}, stream, args);
+  uint64_t ahead = 0;
+  for (uint32_t i = 0; i < args.ahead.count; ++i) ahead += args.ahead.spans[i].bytes;
+  const auto fetching = static_cast<uint32_t>(
+      std::min<uint64_t>((ahead + kFetchBlockBytes - 1) / kFetchBlockBytes, kFetchBlocksMax));
+  launch(await_kernel, {.grid = 1 + fetching, .block = kWarp, .early = true}, stream, args);
 }
 
 }  // namespace strata::gpu_worker::cuda

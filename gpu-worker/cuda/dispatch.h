@@ -7,6 +7,7 @@
 #include "gpu-worker/cuda/cuda_words.h"
 #include "gpu-worker/cuda/device_types.h"
 #include "gpu-worker/cuda/experts.h"
+#include "gpu-worker/cuda/weights_ahead.h"
 #include "services/base/limits.h"
 #include "services/shm/board.h"
 
@@ -103,11 +104,13 @@ void dispatch_experts(const DispatchArgs& args, cudaStream_t stream);
 
 // Waits until every board has answered what dispatch_experts() asked; afterwards the parts can be read. Ends
 // early, with parts that mean nothing, when *stop (page-locked host memory) is not 0. Somebody must answer
-// for a worker that is lost: the host does (BoardSubstitute), so the wait has no deadline of its own.
+// for a worker that is lost: the host does (BoardSubstitute), so the wait has no deadline of its own. If a
+// board was asked, `ahead` is brought into the second-level cache meanwhile.
 struct AwaitArgs {
   const BoardTable* boards = nullptr;
   BoardTickets* tickets = nullptr;
   const uint32_t* stop = nullptr;
+  WeightsAhead ahead;
 };
 void await_boards(const AwaitArgs& args, cudaStream_t stream);
 

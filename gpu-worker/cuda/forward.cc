@@ -8,6 +8,7 @@
 #include "gpu-worker/cuda/attention_prepare.h"
 #include "gpu-worker/cuda/combine.h"
 #include "gpu-worker/cuda/delta_net.h"
+#include "gpu-worker/cuda/device_limits.h"
 #include "gpu-worker/cuda/dispatch.h"
 #include "gpu-worker/cuda/embedding.h"
 #include "gpu-worker/cuda/ngram.h"
@@ -45,6 +46,9 @@ void multiply(std::initializer_list<ProductJob> jobs, const Input& input, uint32
 
 // The shared expert of so few rows is two launches.
 constexpr uint32_t kFusedSharedRowsMax = 2;
+
+// Of the second-level cache, for weights that come next: the rest is for what lies between.
+constexpr uint64_t kAheadShare = 2;
 
 Q8Rows if_quantized(TensorType type, const Q8Rows& rows) {
   return quant::is_quantized(type) ? rows : Q8Rows();
@@ -339,7 +343,11 @@ void Forward::Pass::routed_experts(uint32_t layer, const DeviceMoe& weights) {
     marks.mark(Stage::kVramExperts, stream);
   }
   if (shape.uses_boards) {
-    await_boards({.boards = o.boards, .tickets = o.tickets, .stop = o.stop}, stream);
+    await_boards({.boards = o.boards,
+                  .tickets = o.tickets,
+                  .stop = o.stop,
+                  .ahead = weights_ahead(o.model, layer + 1, second_level_cache_bytes() / kAheadShare)},
+                 stream);
     marks.mark(Stage::kCpuWait, stream);
   }
 }

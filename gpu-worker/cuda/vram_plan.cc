@@ -15,11 +15,12 @@ constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kReserveMax = 1024 * kMiB;
 constexpr uint64_t kReserveShare = 16;  // of the card
 // Experts of a batch of copies: long enough copies for full speed, few enough that the first kernels begin
-// soon.
-constexpr uint32_t kBatchExperts = 64;
+// soon. As many as the ring has room for twice.
+constexpr uint32_t kBatchExpertsMin = 16, kBatchExpertsMax = 64;
 constexpr uint32_t kRingBatchesMin = 2, kRingBatchesMax = 4;
-// Of what weights and sequences leave, at most, as far as kRingBatchesMin allows.
-constexpr uint64_t kRingShare = 16;
+// Of what weights and sequences leave, at most, as far as the smallest ring allows: the arena is worth more
+// to answers than a longer ring is to prompts.
+constexpr uint64_t kRingShare = 32;
 // engine.prefill_chunk_tokens: auto takes the largest chunk whose buffers need at most this share of what
 // weights and sequences leave: the arena is worth more to answers than larger chunks are to prompts.
 constexpr uint64_t kChunkShare = 6;
@@ -40,6 +41,16 @@ DeviceLayout::Bytes layout_bytes(const model::ModelWeights& weights, const VramP
 void set_chunk(VramPlan& plan, uint32_t chunk_tokens) {
   plan.memory.prefill_chunk_tokens = chunk_tokens;
   plan.memory.window_rows_max = plan.limits.rows = plan.memory.sequences + chunk_tokens;
+}
+
+void set_ring(VramPlan& plan, uint64_t bytes) {
+  const uint64_t experts = bytes / plan.memory.slot_bytes;
+  uint32_t batch = kBatchExpertsMax;
+  while (batch > kBatchExpertsMin && experts < uint64_t{kRingBatchesMin} * batch) batch /= 2;
+  plan.batch_experts = std::min(batch, plan.experts_max);
+  plan.ring_batches = static_cast<uint32_t>(
+      std::clamp<uint64_t>(experts / plan.batch_experts, kRingBatchesMin, kRingBatchesMax));
+  plan.limits.batches = (plan.experts_max + plan.batch_experts - 1) / plan.batch_experts;
 }
 
 // What the worker takes of the host's memory: none of it is swapped.
@@ -107,15 +118,14 @@ Result<VramPlan> lay_out_vram(const model::ModelWeights& weights, const config::
     memory.set_aside.push_back({"not used", shares.beyond_budget, "beyond device.vram_budget", ""});
   plan.kv = kv_format(settings);
   plan.forced_routing = !settings.engine_synthetic_routing().empty();
-  plan.batch_experts = std::min(kBatchExperts, plan.experts_max);
   plan.limits = {.rows = 0,
                  .segments = memory.sequences,
                  .logit_rows = memory.sequences,
                  .context_tokens = context_tokens,
-                 .batches = (plan.experts_max + plan.batch_experts - 1) / plan.batch_experts,
                  .chunked_delta = settings.numerics() == "fast" && vram.chunks_delta};
 
   const auto chosen_chunk = settings.engine_prefill_chunk_tokens().number;
+  set_ring(plan, 0);  // until it is known what is left
   set_chunk(plan, std::min(chosen_chunk.value_or(kPrefillChunkTokensMax), context_tokens));
   DeviceLayout::Bytes bytes = layout_bytes(weights, plan);
   const uint64_t checkpoint_bytes =
@@ -125,9 +135,7 @@ Result<VramPlan> lay_out_vram(const model::ModelWeights& weights, const config::
   bytes = layout_bytes(weights, plan);
   const uint64_t left_with_ring =
       left_of(memory.available_bytes, bytes.weights + bytes.state + bytes.checkpoints);
-  plan.ring_batches = static_cast<uint32_t>(
-      std::clamp<uint64_t>(left_with_ring / kRingShare / (plan.batch_experts * memory.slot_bytes),
-                           kRingBatchesMin, kRingBatchesMax));
+  set_ring(plan, left_with_ring / kRingShare);
   const uint64_t left = left_of(left_with_ring, plan.staging_slots() * memory.slot_bytes);
   bytes = layout_bytes(weights, plan);
   while (!chosen_chunk && memory.prefill_chunk_tokens > kChunkTokensMin &&

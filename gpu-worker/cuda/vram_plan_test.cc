@@ -60,6 +60,21 @@ TEST_F(VramPlanTest, FillsCardsOfEverySize) {
   }
 }
 
+TEST_F(VramPlanTest, TheRingForCopiesIsAsLongAsTheCardIsLarge) {
+  uint32_t slots = 0;
+  for (const uint64_t card : {10 * kGiB, 12 * kGiB, 16 * kGiB, 24 * kGiB, 80 * kGiB}) {
+    SCOPED_TRACE(card / kGiB);
+    const auto planned = plan(card);
+    ASSERT_TRUE(planned) << planned.error().message();
+    EXPECT_GE(planned->ring_batches, 2u) << "one is copied while the other is used";
+    EXPECT_EQ(planned->limits.batches * planned->batch_experts, 512u);
+    EXPECT_GE(planned->staging_slots(), slots);
+    EXPECT_LT(planned->staging_slots(), planned->memory.slots / 8) << "the arena is what the card is for";
+    slots = planned->staging_slots();
+  }
+  EXPECT_EQ(slots, 4u * 64) << "more would not be faster";
+}
+
 TEST_F(VramPlanTest, RefusesASmallCardAndSaysWhatItTakes) {
   const auto planned = plan(4 * kGiB);
   ASSERT_FALSE(planned);

@@ -63,6 +63,7 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : remember(cudaErrorInvalidDevice); }
+cudaError_t cudaDeviceSetLimit(cudaLimit, std::size_t) { return cudaSuccess; }
 cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
@@ -102,7 +103,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->multiProcessorCount = kMultiprocessors;
   properties->major = sm_version() / 10;
   properties->minor = sm_version() % 10;
-  properties->l2CacheSize = 50 << 20;
+  properties->l2CacheSize = 256 << 10;
   properties->memoryBusWidth = 6144;
   properties->asyncEngineCount = 3;
   properties->concurrentKernels = 1;
