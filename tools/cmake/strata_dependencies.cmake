@@ -9,8 +9,11 @@ add_library(strata_xxhash INTERFACE)
 target_include_directories(strata_xxhash SYSTEM INTERFACE ${STRATA_XXHASH_INCLUDE})
 target_link_libraries(strata_xxhash INTERFACE ${STRATA_XXHASH_LIBRARY})
 
-if(STRATA_BUILD_TESTS)
+# The gateway's load benchmark shares its clients and engine with tests.
+if(STRATA_BUILD_TESTS OR STRATA_BUILD_BENCHMARKS)
   find_package(GTest REQUIRED)
+endif()
+if(STRATA_BUILD_TESTS)
   enable_testing()
 endif()
 if(STRATA_BUILD_BENCHMARKS)
