@@ -15,10 +15,8 @@
 //   + t]
 
 #include "services/quant/formats_lanes.h"
-#ifdef STRATA_LANES_OF_16
-#include "services/quant/one_token_avx512.h"
-#endif
 #include "services/quant/kernels.h"
+#include "services/quant/one_token.h"
 #include "services/quant/scratch.h"
 #include "services/quant/variant.h"
 
@@ -164,14 +162,12 @@ STRATA_LANES_INLINE Rows for_units(Rows rows, uint32_t blocks, ReadAhead& ahead,
 template <class F, class Tiles>
 [[gnu::flatten]] Floats product_one(Rows rows, uint32_t blocks, const ActivationUnit* x, ReadAhead& ahead) {
   Floats acc = zero_lanes();
-#ifdef STRATA_LANES_OF_16
   if constexpr (requires { OneTokenBlock<F>(rows); }) {
     for_blocks<F, OneTokenBlock<F>>(rows, blocks, ahead, [&](auto& block, auto k) STRATA_LANES_LAMBDA {
       acc = block.template add<k>(acc, *x++);
     });
     return acc;
   }
-#endif
   for_units<F>(rows, blocks, ahead, [&](const Unit<typename F::Shape>& unit) STRATA_LANES_LAMBDA {
     acc = add_unit(acc, unit, Tiles::template dots<F>(unit, *x), *x);
     ++x;

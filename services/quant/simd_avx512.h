@@ -101,6 +101,24 @@ template <int kShift>
 inline Vec field(Vec a, uint32_t mask) {
   return and_(shift32<kShift>(a), spread(mask));
 }
+// Of 32-bit lanes, sign kept.
+template <int kRight>
+inline Vec signed_shift(Vec a) {
+  return kRight == 0 ? a : _mm512_srai_epi32(a, kRight);
+}
+// Pairs of 16-bit integers: the lower one of `low` and the higher one of `high`; bytes kLow and kHigh of each
+// lane; products summed to 32 bits.
+inline Vec low_and_high(Vec low, Vec high) { return _mm512_mask_mov_epi16(low, 0xaaaaaaaau, high); }
+template <int kLow, int kHigh>
+inline Vec byte_pair(Vec a) {
+  constexpr auto kPair = [](int lane) {
+    return static_cast<int>(0x80008000u |
+                            static_cast<uint32_t>((4 * lane + kHigh) << 16 | (4 * lane + kLow)));
+  };
+  return _mm512_shuffle_epi8(a,
+                             _mm512_broadcast_i32x4(_mm_setr_epi32(kPair(0), kPair(1), kPair(2), kPair(3))));
+}
+inline Vec multiply_add_pairs(Vec a, Vec b) { return _mm512_madd_epi16(a, b); }
 // The byte that begins at bit kStart of each lane, as a signed number.
 template <int kStart>
 inline Vec signed_byte(Vec a) {

@@ -75,6 +75,7 @@ inline Vec spread_four(const void* p) {
   __builtin_memcpy(&bytes, p, sizeof bytes);
   return spread(bytes);
 }
+inline Vec zero() { return _mm256_setzero_si256(); }
 inline Vec and_(Vec a, Vec b) { return _mm256_and_si256(a, b); }
 inline Vec or_(Vec a, Vec b) { return _mm256_or_si256(a, b); }
 inline Vec xor_(Vec a, Vec b) { return _mm256_xor_si256(a, b); }
@@ -83,6 +84,8 @@ inline Vec join(Vec a, uint32_t mask_a, Vec b, uint32_t mask_b) {
   return or_(and_(a, spread(mask_a)), and_(b, spread(mask_b)));
 }
 inline Vec minus32(Vec a, Vec b) { return _mm256_sub_epi32(a, b); }
+inline Vec plus32(Vec a, Vec b) { return _mm256_add_epi32(a, b); }
+inline Vec plus16(Vec a, Vec b) { return _mm256_add_epi16(a, b); }
 // Shifts of whole lanes, and of 16-bit groups: for fields of bytes, whose neighbours' bits a mask or a table
 // lookup drops. Negative: to the left.
 template <int kRight>
@@ -102,6 +105,24 @@ template <int kShift>
 inline Vec field(Vec a, uint32_t mask) {
   return and_(shift32<kShift>(a), spread(mask));
 }
+// Of 32-bit lanes, sign kept.
+template <int kRight>
+inline Vec signed_shift(Vec a) {
+  return kRight == 0 ? a : _mm256_srai_epi32(a, kRight);
+}
+// Pairs of 16-bit integers: the lower one of `low` and the higher one of `high`; bytes kLow and kHigh of each
+// lane; products summed to 32 bits.
+inline Vec low_and_high(Vec low, Vec high) { return _mm256_blend_epi16(low, high, 0xaa); }
+template <int kLow, int kHigh>
+inline Vec byte_pair(Vec a) {
+  constexpr auto kPair = [](int lane) {
+    return static_cast<int>(0x80008000u |
+                            static_cast<uint32_t>((4 * lane + kHigh) << 16 | (4 * lane + kLow)));
+  };
+  return _mm256_shuffle_epi8(
+      a, _mm256_broadcastsi128_si256(_mm_setr_epi32(kPair(0), kPair(1), kPair(2), kPair(3))));
+}
+inline Vec multiply_add_pairs(Vec a, Vec b) { return _mm256_madd_epi16(a, b); }
 // The byte that begins at bit kStart of each lane, as a signed number.
 template <int kStart>
 inline Vec signed_byte(Vec a) {
@@ -187,6 +208,16 @@ inline void add_fifth_bits(Vec plane, Vec (&w)[8]) {
     w[j] = or_(w[j], and_(set, spread(0x10101010)));
   }
 }
+
+#ifdef __AVXVNNI__
+// sum += four products of unsigned bytes of `w` and the signed bytes at `x`, by lanes; exact.
+inline Vec add_dot4(Vec sum, Vec w, const int8_t* x) {
+  return _mm256_dpbusd_avx_epi32(sum, w, spread_four(x));
+}
+#else
+// Products of unsigned bytes of `w` and the four signed bytes at `x`, two summed to 16 bits.
+inline Vec byte_products(Vec w, const int8_t* x) { return _mm256_maddubs_epi16(w, spread_four(x)); }
+#endif
 
 // Here and now: without it the compiler puts off additions until the products of all tokens wait for them, in
 // memory.
