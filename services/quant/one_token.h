@@ -77,7 +77,8 @@ struct OneTokenBlock<Q2_K> {
         last.word[j] = shift16<4>(last.word[j]);
       });
     }
-    const Vec mask = spread(k % 2 == 0 ? 0x03030303u : 0x0c0c0c0cu);
+    constexpr int kUp = 2 * (k % 2);  // where the weights lie in their bytes
+    const Vec mask = spread(0x03030303u << kUp);
     const auto sums = [&](const Strip& strip, const auto* q) STRATA_LANES_LAMBDA {
       Vec sum = byte_products(and_(strip.word[0], mask), q);
       unrolled<3>([&](auto j) STRATA_LANES_LAMBDA {
@@ -89,7 +90,7 @@ struct OneTokenBlock<Q2_K> {
     const Vec scale1 = and_(byte_pair<kByte + 1, kByte + 1>(word), low_nibble_mask());
     const Vec isum = plus32(multiply_add_pairs(sums(first, x.q), scale0),
                             multiply_add_pairs(sums(last, x.q + 16), scale1));
-    return signed_shift < k % 2 == 0 ? 0 : 2 > (isum);
+    return signed_shift<kUp>(isum);
   }
 };
 
