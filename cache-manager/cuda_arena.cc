@@ -19,7 +19,7 @@ class CudaArena final : public ArenaMemory {
     auto arena = std::make_unique<CudaArena>();
     arena->bytes_ = bytes;
     // No kernel runs here: what a card sets aside for their stacks is left to others (262 MiB of an H200).
-    TRY_OK(status_of(cudaDeviceSetLimit(cudaLimitStackSize, 0), "a context without stacks"));
+    TRY_OK(status_of(cudaDeviceSetLimit(cudaLimitStackSize, 0), "giving up the stacks of kernels"));
     TRY_OK(status_of(cudaIpcOpenMemHandle(&arena->base_, handle, cudaIpcMemLazyEnablePeerAccess),
                      "opening the arena"));
     TRY_OK(

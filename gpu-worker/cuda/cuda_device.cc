@@ -74,6 +74,9 @@ struct Wanted {
 // gateway submits again.
 void check_gpu(const Status& status) { CHECK(status.ok(), "{}", status.message()); }
 
+// At least the largest frame of a kernel (88 bytes; `cuobjdump --dump-resource-usage` lists them).
+constexpr std::size_t kKernelStackBytes = 128;
+
 }  // namespace
 
 Result<VramInput> open_gpu() {
@@ -87,9 +90,10 @@ Result<VramInput> open_gpu() {
                 error == cudaSuccess ? "no GPU is visible" : cudaGetErrorString(error));
   }
   TRY_CUDA(cudaSetDevice(0));
-  // The stack of every thread that the card can hold at once: by default 1 KiB for calls that the compiler
-  // cannot see through, of which no kernel has any (262 MiB of an H200).
-  TRY_CUDA(cudaDeviceSetLimit(cudaLimitStackSize, 0));
+  // Of every thread that the card can hold at once. The default of 1 KiB is for calls that the compiler
+  // cannot see through, of which no kernel has any: 262 MiB of an H200. With less than the largest frame the
+  // driver would take more at some launch, when the memory is already planned.
+  TRY_CUDA(cudaDeviceSetLimit(cudaLimitStackSize, kKernelStackBytes));
   std::size_t free_bytes = 0, total_bytes = 0;
   TRY_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
   return VramInput{.total_bytes = total_bytes, .free_bytes = free_bytes};

@@ -67,6 +67,7 @@ struct Setup {
   uint32_t stream_rows_min = 32;
   std::string numerics = "reproducible";
   uint32_t context = kContext;
+  uint64_t vram_budget = 0;  // 0: all of it
 };
 
 std::unique_ptr<config::Settings> settings_of(const Setup& setup) {
@@ -79,6 +80,8 @@ std::unique_ptr<config::Settings> settings_of(const Setup& setup) {
   CHECK(settings->find("experts.slots")->parse(setup.slots).ok());
   CHECK(settings->find("device.kv")->parse(setup.kv).ok());
   CHECK(settings->find("numerics")->parse(setup.numerics).ok());
+  if (setup.vram_budget > 0)
+    CHECK(settings->find("device.vram_budget")->parse(fmt::format("{}", setup.vram_budget)).ok());
   return settings;
 }
 
@@ -216,6 +219,26 @@ TEST_F(CudaDeviceTest, GivesTheBitsOfTheHostDeviceWithQuantizedWeights) {
   Cuda cuda(demo_weights(), {.slots = "50%"});
   cuda.fill(static_cast<uint32_t>(demo_weights().layers.size()) * 3);
   EXPECT_EQ(run(cuda.device(), tokens, kMixed, all_bits()), run(host.device(), tokens, kMixed, all_bits()));
+}
+
+// A layer's experts come through a ring that is shorter than the layer.
+TEST_F(CudaDeviceTest, GivesTheBitsOfTheHostDeviceOnASmallCard) {
+  const auto gpu = open_gpu();
+  ASSERT_TRUE(gpu) << gpu.error().message();
+  auto setup = cuda::Setup{.slots = "0"};
+  const auto roomy = make_vram_plan(demo_weights(), *settings_of(setup), kContext, *gpu);
+  ASSERT_TRUE(roomy) << roomy.error().message();
+  const MemoryPlan& memory = roomy->memory;
+  setup.vram_budget = gpu->total_bytes - gpu->free_bytes + memory.total_bytes() -
+                      memory.item("staging").bytes + 40 * memory.slot_bytes;
+  const auto small = make_vram_plan(demo_weights(), *settings_of(setup), kContext, *gpu);
+  ASSERT_TRUE(small) << small.error().message();
+  ASSERT_GT(small->limits.batches, small->ring_batches);
+  const std::vector<Tokens> tokens = {made_up_tokens(demo_weights(), 40, 4)};
+  const Script script = {{{0, 38}}, {{0, 1}}};
+  Host host(demo_weights());
+  Cuda cuda(demo_weights(), setup);
+  EXPECT_EQ(run(cuda.device(), tokens, script, all_bits()), run(host.device(), tokens, script, all_bits()));
 }
 
 TEST_F(CudaDeviceTest, ChoosesOnTheDeviceWhatTheHostWouldChoose) {

@@ -121,6 +121,7 @@ DeviceModel place_model(const model::ModelWeights& weights, Placer& placer, std:
     layer.moe = place_moe(source.moe, place);
   }
   model.final_mixer = place_mixer(weights.final_mixer, config, place);
+  model.ngram_layer = config.ngram_layer;
   if (config.ngram_layer >= 0) {
     model.ngram = {.key = place.matrix(weights.ngram.key),
                    .value = place.matrix(weights.ngram.value),

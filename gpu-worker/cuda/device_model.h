@@ -56,6 +56,7 @@ struct DeviceModel {
   std::vector<DeviceLayer> layers;
   StreamMixer final_mixer;
   DeviceNgram ngram;
+  int32_t ngram_layer = -1;  // which begins with it
   DeviceMatrix head;
 };
 

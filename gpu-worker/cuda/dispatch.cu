@@ -105,26 +105,39 @@ __global__ void ring_kernel(DispatchArgs args) {
   ring(args, threadIdx.x, args.board_pairs[threadIdx.x], args.tickets->rung[threadIdx.x]);
 }
 
-__device__ void fetch_ahead(const AwaitArgs& args, uint32_t part, uint32_t parts) {
-  bool asked = false;
-  for (uint32_t board = 0; board < args.boards->count; ++board)
-    asked = asked || args.tickets->awaited[board] != 0;
-  if (!asked) return;
-  constexpr uint64_t kSector = 32;
+// Whether a board that was asked has not answered yet, as far as the first block has seen.
+__device__ bool still_waiting(const AwaitArgs& args) {
+  for (uint32_t board = 0; board < args.boards->count; ++board) {
+    const uint64_t ticket = args.tickets->awaited[board];
+    const volatile uint64_t& answered = args.tickets->answered[board];
+    if (ticket != 0 && answered < ticket) return true;
+  }
+  return false;
+}
+
+// One of several that share the spans. Ends when the boards have answered: nobody waits for the rest.
+__device__ void fetch_ahead(const AwaitArgs& args, uint32_t fetcher, uint32_t fetchers) {
+  constexpr uint64_t kSector = 32, kBetweenLooks = 16;
+  const uint64_t step = fetchers * kWarp * kSector;
   for (uint32_t i = 0; i < args.ahead.count; ++i) {
     const WeightsAhead::Span& span = args.ahead.spans[i];
-    for (uint64_t at = (part * kWarp + lane_index()) * kSector; at < span.bytes;
-         at += parts * kWarp * kSector)
+    for (uint64_t at = (fetcher * kWarp + lane_index()) * kSector, turn = 0; at < span.bytes;
+         at += step, ++turn) {
+      if (turn % kBetweenLooks == 0 && !still_waiting(args)) return;
       prefetch_second_level(span.begin + at);
+    }
   }
 }
 
-// The first block awaits, the others fetch. Not part of the kernel that reads the parts: behind an acquire
-// from the system, its loads took 30 us longer on an H200.
+// The first block awaits, the others fetch. Awaiting is not part of the kernel that reads the parts: behind
+// an acquire from the system, its loads took 30 us longer on an H200.
 __global__ void await_kernel(AwaitArgs args) {
   let_next_kernel_begin();
   await_earlier_kernels();
-  if (blockIdx.x > 0) return fetch_ahead(args, blockIdx.x - 1, gridDim.x - 1);
+  if (blockIdx.x > 0) {
+    fetch_ahead(args, blockIdx.x - 1, gridDim.x - 1);
+    return;
+  }
   const uint32_t board = threadIdx.x;
   if (board >= args.boards->count) return;
   const uint64_t ticket = args.tickets->awaited[board];
@@ -133,6 +146,7 @@ __global__ void await_kernel(AwaitArgs args) {
          load_acquire_system(args.stop) == 0) {
     wait_a_little();
   }
+  args.tickets->answered[board] = ticket;
   __threadfence_system();
 }
 

@@ -32,11 +32,12 @@ struct BoardTable {
   BoardAddresses boards[kExpertWorkersMax];
 };
 
-// In device memory, kept by the kernels: the last ticket of each board (also the number of rings), and the
-// one that the layer waits for (0: none).
+// In device memory, kept by the kernels: the last ticket of each board (also the number of rings), the one
+// that the layer waits for (0: none), and the last one that was seen answered.
 struct BoardTickets {
   uint64_t rung[kExpertWorkersMax];
   uint64_t awaited[kExpertWorkersMax];
+  uint64_t answered[kExpertWorkersMax];
 };
 
 // Where the experts of the layer are, in device memory, constant within a window.

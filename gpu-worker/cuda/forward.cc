@@ -17,6 +17,7 @@
 #include "gpu-worker/cuda/quantize.h"
 #include "gpu-worker/cuda/route.h"
 #include "gpu-worker/cuda/runtime.h"
+#include "gpu-worker/cuda/weights_ahead.h"
 #include "services/quant/quant.h"
 
 namespace strata::gpu_worker::cuda {
@@ -343,10 +344,13 @@ void Forward::Pass::routed_experts(uint32_t layer, const DeviceMoe& weights) {
     marks.mark(Stage::kVramExperts, stream);
   }
   if (shape.uses_boards) {
+    const bool head_is_next = layer + 1 == config.layers;
+    const uint64_t ahead_bytes =
+        head_is_next && shape.logit_rows == 0 ? 0 : second_level_cache_bytes() / kAheadShare;
     await_boards({.boards = o.boards,
                   .tickets = o.tickets,
                   .stop = o.stop,
-                  .ahead = weights_ahead(o.model, layer + 1, second_level_cache_bytes() / kAheadShare)},
+                  .ahead = weights_ahead(o.model, layer + 1, ahead_bytes)},
                  stream);
     marks.mark(Stage::kCpuWait, stream);
   }

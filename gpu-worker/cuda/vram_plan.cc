@@ -14,8 +14,8 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kReserveMax = 1024 * kMiB;
 constexpr uint64_t kReserveShare = 16;  // of the card
-// Experts of a batch of copies: long enough copies for full speed, few enough that the first kernels begin
-// soon. As many as the ring has room for twice.
+// Experts of a batch of copies: few enough that the first kernels begin soon, and as many as the ring has
+// room for twice (docs/performance.md has prompts with batches of 32).
 constexpr uint32_t kBatchExpertsMin = 16, kBatchExpertsMax = 64;
 constexpr uint32_t kRingBatchesMin = 2, kRingBatchesMax = 4;
 // Of what weights and sequences leave, at most, as far as the smallest ring allows: the arena is worth more

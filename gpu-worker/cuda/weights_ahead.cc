@@ -23,6 +23,7 @@ WeightsAhead weights_ahead(const DeviceModel& model, std::size_t layer, uint64_t
     return ahead;
   }
   const DeviceLayer& next = model.layers[layer];
+  if (static_cast<int64_t>(layer) == model.ngram_layer) add({&model.ngram.key, &model.ngram.value});
   add({&next.mix_attn.down, &next.mix_attn.up});
   if (next.kind == model::LayerKind::kRecurrent) {
     add({&next.delta.qkv, &next.delta.gate, &next.delta.out});

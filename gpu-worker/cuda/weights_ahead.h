@@ -15,7 +15,7 @@ struct WeightsAhead {
     const std::byte* begin = nullptr;
     uint64_t bytes = 0;
   };
-  static constexpr uint32_t kSpansMax = 8;
+  static constexpr uint32_t kSpansMax = 10;
   Span spans[kSpansMax];
   uint32_t count = 0;
 };

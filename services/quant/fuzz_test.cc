@@ -108,14 +108,16 @@ std::vector<std::byte> make_weights(Generator& random, TensorType type, uint32_t
   return bytes;
 }
 
-// Usual ones; blocks whose values are all as large as they can be; any bits at all.
+// Usual ones; blocks whose values are all as large as they can be, with signs at random or all the same, as
+// sums of products are largest; tiny ones; any bits at all.
 std::vector<float> make_activations(Generator& random, std::size_t count) {
   auto x = tests::activations(random, count);
   const uint32_t kind = random.below(8);
-  if (kind >= 3) return x;
+  if (kind >= 4) return x;
   for (std::size_t i = 0; i < count; ++i) {
     if (kind == 0) x[i] = x[i] < 0 ? -3.0f : 3.0f;
     if (kind == 1) x[i] *= 0x1p-90f;
+    if (kind == 3) x[i] = i / 32 % 4 < 2 ? 3.0f : -3.0f;
     if (kind == 2 && random.below(64) == 0) x[i] = std::bit_cast<float>(static_cast<uint32_t>(random.next()));
   }
   return x;

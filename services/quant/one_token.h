@@ -2,14 +2,19 @@
 // Formats whose product with one token takes fewer instructions than by way of units (product_lanes.h): with
 // many tokens a unit is made once and used often, with one it is made, used and gone.
 
+#include "services/quant/activation_unit.h"
 #include "services/quant/formats_lanes.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
 
 // What formats_lanes.h says of a Block, but that its units are multiplied at once: add<k>(acc, x) is
-// add_unit() with unit k. A format without one goes by way of units.
+// add_unit() with unit k.
 template <class F>
 struct OneTokenBlock;
+template <class F>
+inline constexpr bool kHasOneTokenBlock = false;  // the others go by way of units
+template <>
+inline constexpr bool kHasOneTokenBlock<Q2_K> = true;
 
 // Scales, minimums and what they meet are pairs of 16-bit integers, so that one instruction multiplies and
 // adds a pair; all of it is exact.
@@ -28,7 +33,7 @@ struct OneTokenBlock<Q2_K> {
         factor(low_half(factors)),
         minimum_factor(negative(high_half(factors))) {}
 
-  template <int k, class ActivationUnit>
+  template <int k>
   STRATA_LANES_INLINE Floats add(Floats acc, const ActivationUnit& x) {
     if constexpr (k % 4 == 0) {
       first = load_strip(rows, 16 + 8 * k);
@@ -56,7 +61,7 @@ struct OneTokenBlock<Q2_K> {
   // The dot products of both halves as a pair. Weights stay where they are in their bytes and the dot
   // products are shifted instead, two vectors for eight. What the shifts drop is 0, and 16 * 3 * 127 has room
   // in 16 bits.
-  template <int kShift, class ActivationUnit>
+  template <int kShift>
   STRATA_LANES_INLINE Vec dots(const ActivationUnit& x) const {
     const Vec mask = spread(0x03030303u << kShift);
     Vec dot0 = zero(), dot1 = zero();
@@ -69,7 +74,7 @@ struct OneTokenBlock<Q2_K> {
 
   // s0 * dot0 + s1 * dot1, of dot products that are pairs of sums themselves: weights are 3 or 12 at most, so
   // that eight products have room in 16 bits.
-  template <int k, int kByte, class ActivationUnit>
+  template <int k, int kByte>
   STRATA_LANES_INLINE Vec scaled_dots(Vec word, const ActivationUnit& x) {
     if constexpr (k % 4 == 2) {
       unrolled<4>([&](auto j) STRATA_LANES_LAMBDA {

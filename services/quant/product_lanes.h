@@ -2,9 +2,9 @@
 // Products of quantized weights with 8-bit activations by lanes: kRows rows of W at a time, lane r the one
 // accumulator of row r (docs/numerics.md, "Products of quantized weights").
 //
-// One token: blocks are turned into units in registers and used at once. More tokens: the units of 256
-// columns are written to a buffer in the first-level cache and used for all tokens, so that weights are read
-// and unpacked once.
+// One token: blocks are turned into units in registers and used at once, or multiplied as they are
+// (one_token.h). More tokens: the units of 256 columns are written to a buffer in the first-level cache and
+// used for all tokens, so that weights are read and unpacked once.
 //
 // What differs between instruction sets is how dot products are made, a parameter Tiles (tiles_avx2.h,
 // tiles_avx512.h, tiles_amx.h):
@@ -21,19 +21,6 @@
 #include "services/quant/variant.h"
 
 namespace strata::quant::STRATA_KERNEL_VARIANT {
-
-// One token's activations of a unit, as kernels read them: a cache line.
-struct alignas(64) ActivationUnit {
-  int8_t q[32];      // in the order of the format: dword j meets w[j]
-  int32_t start[2];  // -kOffset * sum, where the dot products begin: of the halves, or of the unit and 0
-  float sum[2];      // the sums: of the halves, or of the unit and 0
-  union {
-    int16_t minus[2][2];  // kMinus: -2 * the sums of both halves of what each dot product is of
-    int16_t sums[2];      // else, where there are halves: their sums
-  };
-  float d;
-};
-static_assert(sizeof(ActivationUnit) == 64);
 
 inline constexpr uint32_t kChunkUnits = 8;   // units in the buffer: 256 columns
 inline constexpr uint32_t kTileTokens = 16;  // tokens that share a pass over the buffer
@@ -162,16 +149,16 @@ STRATA_LANES_INLINE Rows for_units(Rows rows, uint32_t blocks, ReadAhead& ahead,
 template <class F, class Tiles>
 [[gnu::flatten]] Floats product_one(Rows rows, uint32_t blocks, const ActivationUnit* x, ReadAhead& ahead) {
   Floats acc = zero_lanes();
-  if constexpr (requires { OneTokenBlock<F>(rows); }) {
+  if constexpr (kHasOneTokenBlock<F>) {
     for_blocks<F, OneTokenBlock<F>>(rows, blocks, ahead, [&](auto& block, auto k) STRATA_LANES_LAMBDA {
       acc = block.template add<k>(acc, *x++);
     });
-    return acc;
+  } else {
+    for_units<F>(rows, blocks, ahead, [&](const Unit<typename F::Shape>& unit) STRATA_LANES_LAMBDA {
+      acc = add_unit(acc, unit, Tiles::template dots<F>(unit, *x), *x);
+      ++x;
+    });
   }
-  for_units<F>(rows, blocks, ahead, [&](const Unit<typename F::Shape>& unit) STRATA_LANES_LAMBDA {
-    acc = add_unit(acc, unit, Tiles::template dots<F>(unit, *x), *x);
-    ++x;
-  });
   return acc;
 }
 

@@ -10,7 +10,7 @@ target_include_directories(strata_xxhash SYSTEM INTERFACE ${STRATA_XXHASH_INCLUD
 target_link_libraries(strata_xxhash INTERFACE ${STRATA_XXHASH_LIBRARY})
 
 # The gateway's load benchmark shares its clients and engine with tests.
-if(STRATA_BUILD_TESTS OR STRATA_BUILD_BENCHMARKS)
+if(STRATA_BUILD_TESTS OR (STRATA_BUILD_BENCHMARKS AND STRATA_PARTS STREQUAL "all"))
   find_package(GTest REQUIRED)
 endif()
 if(STRATA_BUILD_TESTS)

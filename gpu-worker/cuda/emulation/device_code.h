@@ -38,7 +38,7 @@ inline void copy16_async(void* shared, const void* global) {
 inline void await_earlier_kernels() {}
 inline void let_next_kernel_begin() {}
 inline void prefetch_second_level(const std::byte* at) {
-  static_cast<void>(*static_cast<const volatile std::byte*>(at));  // faults where nothing lies
+  static_cast<void>(*static_cast<const volatile std::byte*>(at));  // faults where no memory is
 }
 inline void copies_commit() { emulation::commit_copies(); }
 template <int kPending>
