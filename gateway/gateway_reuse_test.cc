@@ -214,13 +214,13 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return test.param.name; });
 
 // Some short messages, all of them within one chunk.
-class StatesOfAShortChat : public GatewayReuseTest, public ::testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Devices, StatesOfAShortChat, ::testing::Values("host", "cuda"),
-                         [](const auto& test) { return std::string(test.param); });
+// Whether the engine captures states within windows.
+class StatesOfAShortChat : public GatewayReuseTest, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Engines, StatesOfAShortChat, ::testing::Bool());
 
 TEST_P(StatesOfAShortChat, AreKeptAtEveryMessageWhereTheyCostNoWindow) {
-  const std::string device = GetParam();
-  engine_->set_device(GetParam(), 1024);
+  const bool within = GetParam();
+  engine_->set_chunks(1024, within);
   start_all();
   ASSERT_EQ(post("/v1/chat/completions", body({{"system", "You are a luthier."},
                                                {"user", "Which wood is best for the top?"},
@@ -231,7 +231,7 @@ TEST_P(StatesOfAShortChat, AreKeptAtEveryMessageWhereTheyCostNoWindow) {
                 .status,
             200);
   // The first message of the user, the answer to it and so on, and the answer to come.
-  EXPECT_EQ(engine_->seen().at(0).checkpoints.size(), device == "host" ? 6u : 2u);
+  EXPECT_EQ(engine_->seen().at(0).checkpoints.size(), within ? 6u : 2u);
 }
 
 // Anthropic's third number: what was read up to the last state that the engine kept of the prompt.

@@ -151,6 +151,7 @@ v1::GetEngineResponse engine_facts(const config::Settings& settings, const Loade
   facts.set_prefill_chunk_tokens(plan.prefill_chunk_tokens);
   facts.set_expert_slots(plan.slots);
   facts.set_experts_total(plan.experts_total);
+  facts.set_captures_within_windows(device.captures_within_windows());
   return facts;
 }
 

@@ -106,8 +106,7 @@ EngineInfo from_proto(const v1::GetEngineResponse& response) {
   EngineInfo info{.context_tokens = response.context_tokens(),
                   .sequences_max = response.sequences_max(),
                   .prefill_chunk_tokens = response.prefill_chunk_tokens(),
-                  // Of the devices there are, the one that does (gpu-worker/device.h).
-                  .captures_within_windows = response.device_type() == "host"};
+                  .captures_within_windows = response.captures_within_windows()};
   info.degraded.assign(response.degraded().begin(), response.degraded().end());
   return info;
 }

@@ -25,8 +25,8 @@ struct FakeEngine::Impl {
   std::vector<SeenCall> seen;
   std::atomic<bool> ready{true};
   std::atomic<uint32_t> sequences{2}, context{4096}, running{0}, cancelled{0};
-  std::string device_type;
   uint32_t prefill_chunk_tokens = 0;
+  bool captures_within_windows = false;
   std::unique_ptr<FakeStates> states;
   uint64_t instance = 0;
   std::size_t kept_max = SIZE_MAX;
@@ -56,7 +56,7 @@ class FakeEngine::Impl::Service final : public v1::Engine::Service {
   grpc::Status GetEngine(grpc::ServerContext*, const v1::GetEngineRequest*,
                          v1::GetEngineResponse* response) override {
     response->set_context_tokens(engine_->context);
-    response->set_device_type(engine_->device_type);
+    response->set_captures_within_windows(engine_->captures_within_windows);
     response->set_prefill_chunk_tokens(engine_->prefill_chunk_tokens);
     response->set_sequences_max(engine_->sequences);
     return grpc::Status::OK;
@@ -242,9 +242,9 @@ void FakeEngine::set_store(FakeStore* store) { impl_->store = store; }
 void FakeEngine::set_ready(bool ready) { impl_->ready = ready; }
 void FakeEngine::set_sequences(uint32_t sequences) { impl_->sequences = sequences; }
 void FakeEngine::set_context(uint32_t tokens) { impl_->context = tokens; }
-void FakeEngine::set_device(const char* type, uint32_t prefill_chunk_tokens) {
-  impl_->device_type = type;
+void FakeEngine::set_chunks(uint32_t prefill_chunk_tokens, bool captures_within_windows) {
   impl_->prefill_chunk_tokens = prefill_chunk_tokens;
+  impl_->captures_within_windows = captures_within_windows;
 }
 std::vector<SeenCall> FakeEngine::seen() const {
   std::scoped_lock lock(impl_->mutex);

@@ -62,7 +62,7 @@ class FakeEngine {
   void set_ready(bool ready);  // else: loading, 42%
   void set_sequences(uint32_t sequences);
   void set_context(uint32_t tokens);
-  void set_device(const char* type, uint32_t prefill_chunk_tokens);  // before start()
+  void set_chunks(uint32_t prefill_chunk_tokens, bool captures_within_windows);  // before start()
 
   std::vector<SeenCall> seen() const;
   // Sequences that are kept: the tokens that each has read.
