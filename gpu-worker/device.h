@@ -54,8 +54,9 @@ struct DeviceRow {
   // the first layer that touches pages. If they never come the row's result means nothing, and that of other
   // sequences' rows is what it would have been. Null: they are there.
   const PagesGate* pages = nullptr;
-  // As capture() would do behind this row: into this slot. Between the rows of a sequence only where the
-  // device captures_within_windows().
+  // As capture() would do behind this row: into this slot, which no other row of the window has. Between the
+  // rows of a sequence only where the device captures_within_windows(), and of a prompt only at multiples of
+  // prompt_multiple() from the start of the sequence.
   std::optional<uint32_t> capture = {};
 };
 

@@ -114,6 +114,8 @@ class FakeDevice final : public Device {
       if (row.capture) {
         const bool last = index + 1 == rows.size() || rows[index + 1].sequence != row.sequence;
         CHECK(last || captures_within, "a state behind row {} of {}", index, rows.size());
+        CHECK(last || !row.is_prompt || sequence.fed.size() % multiple == 0,
+              "a prompt is cut behind {} tokens, not at a multiple of {}", sequence.fed.size(), multiple);
         capture(row.sequence, *row.capture);
       }
       bool wants = row.sample.params != nullptr;

@@ -19,10 +19,10 @@ struct OutsideState {
   bool operator==(const OutsideState&) const = default;
 };
 
-inline OutsideState take_out(Device& device, SequenceId id, uint32_t tokens, uint32_t slot = 0) {
+// What has been captured into the slot, with the sequence's pages.
+inline OutsideState take_out_captured(Device& device, SequenceId id, uint32_t tokens, uint32_t slot = 0) {
   const StateLayout& layout = device.state_layout();
   OutsideState state{.tokens = tokens, .fixed = std::vector<std::byte>(layout.fixed_bytes()), .pages = {}};
-  device.capture(id, slot);
   CHECK(device.read_slot(slot, state.fixed).ok());
   for (uint32_t page = 0; page < state_pages(tokens); ++page) {
     // What a page does not hold is zero, whatever was there.
@@ -30,6 +30,11 @@ inline OutsideState take_out(Device& device, SequenceId id, uint32_t tokens, uin
     CHECK(device.read_page(id, page, tokens, bytes).ok());
   }
   return state;
+}
+
+inline OutsideState take_out(Device& device, SequenceId id, uint32_t tokens, uint32_t slot = 0) {
+  device.capture(id, slot);
+  return take_out_captured(device, id, tokens, slot);
 }
 
 // Into an open sequence.

@@ -347,7 +347,8 @@ TEST_F(WindowSchedulerTest, OfAWindowThatFailedNothingIsKept) {
   EXPECT_EQ(third.heard->tokens(), fake_answer(prompt_of(6), 1));
 }
 
-TEST_F(WindowSchedulerTest, TakesCheckpointsAtTheMultiplesThatTheDeviceAsksFor) {
+TEST_P(CheckpointsOnTheWay, AreTakenAtTheMultiplesThatTheDeviceAsksFor) {
+  const bool within = device_.captures_within = GetParam();
   device_.multiple = 4;
   GenerationRequest first = request(prompt_of(14), 1);
   first.checkpoints = {{3, snapshot::SnapshotKind::kRoot},
@@ -357,7 +358,7 @@ TEST_F(WindowSchedulerTest, TakesCheckpointsAtTheMultiplesThatTheDeviceAsksFor) 
   run_to_end();
   std::vector<std::size_t> sizes;
   for (const auto& rows : device_.windows) sizes.push_back(rows.size());
-  EXPECT_EQ(sizes, (std::vector<std::size_t>{8, 6}));
+  EXPECT_EQ(sizes, within ? (std::vector<std::size_t>{8, 6}) : (std::vector<std::size_t>{4, 8, 2}));
   auto edited = prompt_of(7);
   edited.push_back(900);
   auto second = admit(request(edited, 1));

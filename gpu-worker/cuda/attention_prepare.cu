@@ -5,6 +5,7 @@
 #include "gpu-worker/cuda/kv_format.cuh"
 #include "gpu-worker/cuda/launch.h"
 #include "gpu-worker/cuda/reductions.cuh"
+#include "gpu-worker/cuda/stretches.h"
 #include "services/base/check.h"
 
 namespace strata::gpu_worker::cuda {
@@ -66,14 +67,14 @@ __device__ void norm_and_turn(const HeadStage& stage, uint32_t dim, float eps, u
   __syncwarp();
 }
 
-// The key of the block that ends with `row`, if one does. Raw keys before the window are in the cache's tail.
-// The warp of the segment's first finished block, which is the only one that reads that tail, also writes the
-// new one (without a finished block: that of the segment's first row); a lane has the same values throughout,
-// so its reads come before its writes.
-__device__ void indexer_key(const AttentionPrepareArgs& args, const RowInfo& info, uint32_t row,
-                            const HeadStage& stage) {
+// The key of the block that ends with `row`, if one does. Raw keys before the stretch are in the cache's
+// tail. "Segment" is what of it lies in the stretch. The warp of the segment's first finished block, which is
+// the only one that reads that tail, also writes the new one (without a finished block: that of the segment's
+// first row); a lane has the same values throughout, so its reads come before its writes.
+__device__ void indexer_key(const AttentionPrepareArgs& args, RowRange stretch, const RowInfo& info,
+                            uint32_t row, const HeadStage& stage) {
   const uint32_t block = args.shape.block_tokens, dim = args.shape.indexer_dim, pairs = args.shape.rope_pairs;
-  const SegmentInfo segment = args.window.segments[info.segment];
+  const SegmentInfo segment = part_within(args.window.segments[info.segment], stretch);
   const uint32_t index = row - segment.row_begin;
   float* raw = args.cache.raw + info.sequence * args.cache.raw_stride;
   const bool finishes = (info.position + 1) % block == 0;
@@ -103,14 +104,14 @@ __device__ void indexer_key(const AttentionPrepareArgs& args, const RowInfo& inf
   }
 }
 
-__global__ void prepare_kernel(AttentionPrepareArgs args) {
+__global__ void prepare_kernel(AttentionPrepareArgs args, RowRange stretch) {
   let_next_kernel_begin();
   await_earlier_kernels();
   const AttentionShape& shape = args.shape;
   const uint32_t per_row = warps_per_row(shape);
   const uint32_t item = blockIdx.x * kWarpsPerBlock + warp_index();
-  const uint32_t row = item / per_row;
-  if (row >= args.window.row_count) return;  // whole warps; there is no barrier of the block
+  const uint32_t row = stretch.begin + item / per_row;
+  if (row >= stretch.end) return;  // whole warps; there is no barrier of the block
   const uint32_t dim_max = max(shape.head_dim, shape.indexer_dim);
   const HeadStage stage(dynamic_shared<float>() + warp_index() * kStageArrays * dim_max, dim_max);
   const RowInfo info = args.window.rows[row];
@@ -153,24 +154,32 @@ __global__ void prepare_kernel(AttentionPrepareArgs args) {
     copy_head(stage.values, shape.indexer_dim, query);
     return;
   }
-  indexer_key(args, info, row, stage);
+  indexer_key(args, stretch, info, row, stage);
 }
 
 }  // namespace
 
-void attention_prepare(const AttentionPrepareArgs& args, cudaStream_t stream) {
+void attention_prepare(const AttentionPrepareArgs& args, cudaStream_t stream, const LayerCaptures& captures) {
   const AttentionShape& shape = args.shape;
   CHECK(args.window.row_count > 0 && shape.heads % shape.kv_heads == 0 &&
         2 * shape.rope_pairs <= shape.head_dim);
   CHECK(shape.block_tokens == 0 || 2 * shape.rope_pairs <= shape.indexer_dim);
-  const uint64_t warps = uint64_t{args.window.row_count} * warps_per_row(shape);
-  launch(prepare_kernel,
-         {.grid = dim3(static_cast<uint32_t>((warps + kWarpsPerBlock - 1) / kWarpsPerBlock)),
-          .block = dim3(kWarpsPerBlock * kWarp),
-          .shared_bytes = std::size_t{kWarpsPerBlock} * kStageArrays *
-                          std::max(shape.head_dim, shape.indexer_dim) * sizeof(float),
-          .early = true},
-         stream, args);
+  const auto prepare = [&](RowRange stretch) {
+    const uint64_t warps = uint64_t{stretch.end - stretch.begin} * warps_per_row(shape);
+    launch(prepare_kernel,
+           {.grid = dim3(static_cast<uint32_t>((warps + kWarpsPerBlock - 1) / kWarpsPerBlock)),
+            .block = dim3(kWarpsPerBlock * kWarp),
+            .shared_bytes = std::size_t{kWarpsPerBlock} * kStageArrays *
+                            std::max(shape.head_dim, shape.indexer_dim) * sizeof(float),
+            .early = true},
+           stream, args, stretch);
+  };
+  // Only the tail changes with every token.
+  if (shape.block_tokens == 0) return prepare({.begin = 0, .end = args.window.row_count});
+  for_each_stretch(captures.all, args.window.row_count, prepare, [&](const StateCapture& capture) {
+    keep_floats(capture.to->layers[captures.layer].raw, args.cache.raw, args.cache.raw_stride,
+                uint64_t{shape.block_tokens - 1} * shape.indexer_dim, capture, stream);
+  });
 }
 
 }  // namespace strata::gpu_worker::cuda

@@ -1,5 +1,6 @@
 #pragma once
-// Everything between an attention layer's projections and its block choice, in one launch: norms and
+// Everything between an attention layer's projections and its block choice, in one launch (and one and a copy
+// more for each capture, if there is an indexer): norms and
 // rotations of query, key and indexer heads, the window's keys and values into the cache, the keys of
 // finished blocks, the raw keys of the unfinished tail.
 
@@ -7,6 +8,7 @@
 
 #include "gpu-worker/cuda/device_types.h"
 #include "gpu-worker/cuda/kv_cache.h"
+#include "gpu-worker/cuda/state_capture.h"
 
 namespace strata::gpu_worker::cuda {
 
@@ -26,6 +28,7 @@ struct AttentionPrepareArgs {
   const float* indexer_q_norm = nullptr;  // (di)
   const float* indexer_k_norm = nullptr;  // (di)
 };
-void attention_prepare(const AttentionPrepareArgs& args, cudaStream_t stream);
+void attention_prepare(const AttentionPrepareArgs& args, cudaStream_t stream,
+                       const LayerCaptures& captures = {});
 
 }  // namespace strata::gpu_worker::cuda

@@ -80,6 +80,26 @@ TEST(AttentionTest, ThirteenHeadsShareAKey) {
   expect_same_over_windows({.heads = 26, .kv_heads = 2}, KvFormat::kF32, {{5, 0}, {1, 1}, {40, 0}, {0, 1}});
 }
 
+// Behind the first and the last row of a sequence, within a block and where one ends; keys that a tail does
+// not count are those of the state before.
+TEST_P(AttentionFormatTest, CapturesStatesWithinAWindow) {
+  LayerTwins twins({}, GetParam(), 12);
+  twins.run({5, 3}, {0, 3, 4, 6});
+  twins.expect_same();
+  twins.run({2, 30}, {0, 7, 8, 9, 10, 20, 31});
+  twins.expect_same();
+  twins.run({1, 1});
+  twins.expect_same();
+}
+
+TEST(AttentionTest, CapturesNothingOfALayerWithoutBlocks) {
+  for (const uint32_t block_tokens : {0u, 1u}) {
+    LayerTwins twins({.block_tokens = block_tokens}, KvFormat::kF32, 12);
+    twins.run({9, 3}, {4, 9});
+    twins.expect_same();
+  }
+}
+
 TEST(AttentionTest, BlocksOfOneToken) {
   expect_same_over_windows({.block_tokens = 1, .top_k_tokens = 7}, KvFormat::kF32, kWindows);
 }

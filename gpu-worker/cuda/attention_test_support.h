@@ -96,11 +96,13 @@ class LayerTwins {
     make_cache(format);
   }
 
-  // Runs the given numbers of rows of the sequences on both sides.
-  void run(const std::vector<uint32_t>& row_counts) {
+  // Runs the given numbers of rows of the sequences on both sides, and captures the states behind the rows
+  // `captured` of the window.
+  void run(const std::vector<uint32_t>& row_counts, const std::vector<uint32_t>& captured = {}) {
     std::vector<model::SequenceState*> sequences;
     for (const auto& sequence : sequences_) sequences.push_back(sequence.get());
     window_ = test_window(random_, sequences, row_counts, 100);
+    captures_ = std::make_unique<CapturedStates>(captured, window_);
     const uint32_t rows = window_.view.row_count, pairs = rope_.pairs(), hidden = config_.hidden;
     const std::vector<float> input = random_floats(random_, std::size_t{rows} * hidden, 4.0f);
     std::vector<float> block_turns(std::size_t{rows} * 2 * pairs);
@@ -170,6 +172,8 @@ class LayerTwins {
   }
   void expect_same() const {
     expect_same_cache();
+    captures_->expect_same(std::size_t{layer_.block_tokens - (layer_.block_tokens > 0 ? 1 : 0)} *
+                           layer_.indexer_dim);
     expect_same_blocks();
     expect_same_output();
   }
@@ -238,7 +242,7 @@ class LayerTwins {
                        .k_norm = device_k_norm_.data(),
                        .indexer_q_norm = device_indexer_q_norm_.data(),
                        .indexer_k_norm = device_indexer_k_norm_.data()},
-                      nullptr);
+                      nullptr, captures_->of_layer());
     DeviceBuffer<float> scores;
     if (layer_.block_tokens > 0) {
       scores = device_zeros<float>(std::size_t{layer_.score_rows} * (layer_.capacity / layer_.block_tokens));
@@ -361,6 +365,7 @@ class LayerTwins {
   AttentionCache cache_;
   // Of the last window.
   TestWindow window_;
+  std::unique_ptr<CapturedStates> captures_;
   std::vector<float> host_out_, queries_;
   std::map<uint32_t, std::vector<uint32_t>> host_blocks_;
 };

@@ -21,6 +21,7 @@
 #include "gpu-worker/cuda/runtime.h"
 #include "gpu-worker/cuda/window_graphs.h"
 #include "gpu-worker/expert_dispatch.h"
+#include "gpu-worker/fixed_state.h"
 #include "gpu-worker/pages_gate.h"
 #include "services/base/check.h"
 #include "services/base/counter.h"
@@ -70,6 +71,10 @@ struct Wanted {
   bool on_host = false;  // the host samples it
 };
 
+bool is_last_of_sequence(std::span<const DeviceRow> rows, std::size_t index) {
+  return index + 1 == rows.size() || rows[index + 1].sequence != rows[index].sequence;
+}
+
 // CUDA's errors stay: nothing works in this process any more. The supervisor starts another one, and the
 // gateway submits again.
 void check_gpu(const Status& status) { CHECK(status.ok(), "{}", status.message()); }
@@ -115,7 +120,9 @@ struct CudaDevice::Impl {
   Status run(bool marked);
   Status launch(bool marked);
   Status await();
-  void advance(std::span<const DeviceRow> rows);
+  void context_behind(const SegmentInfo& segment, uint32_t count, std::span<int32_t> context) const;
+  Status capture_contexts();
+  void advance();
   Status choose(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices);
   void count_uses(std::span<const DeviceRow> rows);
   MarkedKind marked_kind() const { return {shape.streams_experts, shape.uses_boards, shape.logit_rows > 0}; }
@@ -159,6 +166,7 @@ struct CudaDevice::Impl {
   std::unique_ptr<ExpertStream> expert_stream;
   std::unique_ptr<Forward> forward;
   KeptStates kept;
+  std::vector<model::FixedState> slot_states;  // of the checkpoint slots
   WindowGraphs graphs;
   StageMarks marks, no_marks;
   cudaStream_t stream = nullptr;
@@ -174,6 +182,7 @@ struct CudaDevice::Impl {
   std::vector<uint32_t> segment_of_row;
   std::vector<Wanted> wanted;
   std::vector<const PagesGate*> gates;
+  std::vector<StateCapture> captures;  // but for those behind the last row of a sequence
   std::vector<LogitChange> window_changes;
   std::vector<int32_t> tokens;
   std::vector<uint64_t> table_row_ids;  // (rows, ngram_rows)
@@ -201,6 +210,7 @@ CudaDevice::Impl::Impl(const CudaDeviceOptions& given)
   segments.reserve(rows);
   segment_of_row.reserve(rows);
   wanted.reserve(given.plan.limits.logit_rows);
+  captures.reserve(given.plan.memory.checkpoint_slots);
   tokens.reserve(rows);
   if (config.ngram_layer >= 0) table_row_ids.resize(std::size_t{rows} * config.ngram_rows());
 }
@@ -282,6 +292,13 @@ Status CudaDevice::Impl::make_forward() {
   state = made.state;
   for (uint32_t i = 0; i < sequences.size(); ++i)
     sequences[i].arrays = state_pointers(config, state, i, sequences[i].ngram_context.data());
+  // What of a fixed part no array has is zero.
+  TRY_CUDA(cudaMemsetAsync(layout.checkpoints, 0, plan.memory.checkpoint_slots * layout.kept.fixed_bytes(),
+                           stream));
+  for (uint32_t slot = 0; slot < plan.memory.checkpoint_slots; ++slot) {
+    slot_states.push_back(
+        fixed_state_in(config, layout.kept, layout.checkpoints + slot * layout.kept.fixed_bytes()));
+  }
   TRY(kept,
       KeptStates::create(std::move(layout.kept), layout.checkpoints, plan.memory.checkpoint_slots, stream));
   device_ids = made.buffers.ids;
@@ -326,6 +343,7 @@ Status CudaDevice::Impl::plan(std::span<const DeviceRow> rows) {
   wanted.clear();
   tokens.clear();
   gates.clear();
+  captures.clear();
   for (uint32_t index = 0; index < rows.size(); ++index) {
     const DeviceRow& row = rows[index];
     const Sequence& sequence = sequence_of(row.sequence);
@@ -353,6 +371,8 @@ Status CudaDevice::Impl::plan(std::span<const DeviceRow> rows) {
     segment_of_row.push_back(static_cast<uint32_t>(segments.size()) - 1);
     tokens.push_back(row.token);
     if (row.sample.params != nullptr) wanted.push_back({.row = index});
+    if (row.capture && !is_last_of_sequence(rows, index))
+      captures.push_back({.row = index, .sequence = row.sequence.index, .to = &slot_states.at(*row.capture)});
   }
   CHECK(wanted.size() <= options.plan.limits.logit_rows, "{} rows want a token", wanted.size());
   shape = {.rows = static_cast<uint32_t>(rows.size()),
@@ -494,13 +514,14 @@ Status CudaDevice::Impl::launch(bool marked) {
   const auto enqueue = [&] {
     cudaMemcpyAsync(device_input, host_input.data(), input_bytes, cudaMemcpyHostToDevice, stream);
     forward->enqueue(shape, on_device, expert_stream.get(), window_marks, stream,
-                     gates.empty() ? nullptr : await_pages);
+                     gates.empty() ? nullptr : await_pages, captures);
     if (marked) stages_of[marked_kind()] = window_marks.stages();
     cudaMemcpyAsync(host_ids.data(), device_ids, ids_bytes, cudaMemcpyDeviceToHost, stream);
   };
   if (shape.streams_experts) expert_stream->begin(places, stream);
-  // A graph cannot wait in the middle for what the host has not given yet.
-  if (!shape.streams_experts && shape.rows <= options.graph_rows_max && gates.empty()) {
+  // A graph cannot wait in the middle for what the host has not given yet, and a capture's row and slot are
+  // no part of its shape.
+  if (!shape.streams_experts && shape.rows <= options.graph_rows_max && gates.empty() && captures.empty()) {
     TRY_OK(graphs.launch({.shape = shape, .marked = marked}, enqueue, stream));
   } else {
     enqueue();
@@ -531,16 +552,36 @@ Status CudaDevice::Impl::await() {
   }
 }
 
-void CudaDevice::Impl::advance(std::span<const DeviceRow> rows) {
-  const uint32_t before = config.ngram_layer >= 0 ? config.ngram_size - 1 : 0;
+// The sequence's n-gram context behind the first `count` rows of its segment; `context` may be that of the
+// sequence itself.
+void CudaDevice::Impl::context_behind(const SegmentInfo& segment, uint32_t count,
+                                      std::span<int32_t> context) const {
+  const std::vector<int32_t>& history = sequences[segment.sequence].ngram_context;
+  const auto size = static_cast<uint32_t>(context.size());
+  for (uint32_t i = 0; i < size; ++i)
+    context[i] = count + i < size ? history[count + i] : tokens[segment.row_begin + count + i - size];
+}
+
+// What of the captured states is the host's.
+Status CudaDevice::Impl::capture_contexts() {
+  if (config.ngram_layer < 0 || captures.empty()) return {};
+  int32_t memory[model::kNgramSizeMax];
+  const std::span<int32_t> context(memory, config.ngram_size - 1);
+  for (const StateCapture& capture : captures) {
+    const SegmentInfo& segment = segments[segment_of_row[capture.row]];
+    context_behind(segment, capture.row + 1 - segment.row_begin, context);
+    // From pageable memory, as in at_boundary().
+    TRY_CUDA(cudaMemcpyAsync(capture.to->ngram_context, context.data(), context.size_bytes(),
+                             cudaMemcpyHostToDevice, stream));
+  }
+  return cuda_status(cudaStreamSynchronize(stream), "capturing states");
+}
+
+void CudaDevice::Impl::advance() {
   for (const SegmentInfo& segment : segments) {
     Sequence& sequence = sequences[segment.sequence];
     sequence.position += segment.row_count;
-    auto& history = sequence.ngram_context;
-    const uint32_t fresh = std::min(segment.row_count, before);
-    std::move(history.begin() + fresh, history.end(), history.begin());
-    for (uint32_t i = 0; i < fresh; ++i)
-      history[before - fresh + i] = rows[segment.row_begin + segment.row_count - fresh + i].token;
+    context_behind(segment, segment.row_count, sequence.ngram_context);
   }
 }
 
@@ -680,9 +721,11 @@ Status CudaDevice::run_window(std::span<const DeviceRow> rows, std::vector<RowCh
   if (status.ok()) status = impl.run(marked);
   impl.options.workers->window_over();
   check_gpu(status);
-  impl.advance(rows);
-  for (const DeviceRow& row : rows) {
-    if (row.capture) capture(row.sequence, *row.capture);  // the last row of its sequence
+  check_gpu(impl.capture_contexts());
+  impl.advance();
+  for (uint32_t index = 0; index < rows.size(); ++index) {
+    const DeviceRow& row = rows[index];
+    if (row.capture && is_last_of_sequence(rows, index)) capture(row.sequence, *row.capture);
   }
   impl.say("sampling on the host");
   check_gpu(impl.choose(rows, choices));

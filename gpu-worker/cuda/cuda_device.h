@@ -45,6 +45,7 @@ class CudaDevice final : public Device {
   void close_sequence(SequenceId id) override;
   Status run_window(std::span<const DeviceRow> rows, std::vector<RowChoice>& choices) override;
   uint32_t prompt_multiple() const override;
+  bool captures_within_windows() const override { return true; }
   std::span<const uint16_t> routed() const override;
   void capture(SequenceId from, uint32_t slot) override;
   void restore(SequenceId to, uint32_t slot, uint32_t tokens) override;

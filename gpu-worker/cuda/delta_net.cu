@@ -11,7 +11,7 @@ bool can_chunk_delta_net(uint32_t dim) {
   return has_register_state(dim) && has_tensor_cores() && can_scan_chunks(dim);
 }
 
-void delta_net(const DeltaNetArgs& args, cudaStream_t stream) {
+void delta_net(const DeltaNetArgs& args, cudaStream_t stream, const LayerCaptures& captures) {
   const WindowView& window = args.window;
   if (window.row_count == 0) return;
   const uint32_t value_dim = args.value_heads * args.dim;
@@ -26,13 +26,18 @@ void delta_net(const DeltaNetArgs& args, cudaStream_t stream) {
 
   // With the chunked form no window that may hold a chunk is short: a prompt must not depend on who shares
   // its window.
-  const bool long_rows = window.row_count > kShortRows * window.segment_count ||
+  const bool long_rows = window.row_count > kShortRows * window.segment_count || !captures.empty() ||
                          (args.log_decays != nullptr && window.row_count >= kDeltaChunk);
   if (long_rows && has_register_state(args.dim)) {
-    delta_net_long(args, stream);
+    delta_net_long(args, captures, stream);
     return;
   }
-  delta_net_short(args, stream);
+  for_each_stretch(
+      captures.all, window.row_count, [&](RowRange stretch) { delta_net_short(args, stretch, stream); },
+      [&](const StateCapture& capture) {
+        keep_history(args, captures, capture, stream);
+        keep_state(args, captures, capture, stream);
+      });
   if (args.heads_q8.data != nullptr && args.dim % kWarp != 0) {
     quantize_q8(
         {.x = {args.heads, value_dim}, .rows = window.row_count, .cols = value_dim, .out = args.heads_q8},

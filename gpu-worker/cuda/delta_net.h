@@ -6,6 +6,7 @@
 #include "gpu-worker/cuda/cuda_words.h"
 #include "gpu-worker/cuda/device_types.h"
 #include "gpu-worker/cuda/products_f32.h"
+#include "gpu-worker/cuda/state_capture.h"
 
 namespace strata::gpu_worker::cuda {
 
@@ -58,7 +59,9 @@ struct DeltaNetArgs {
 
 // One launch for short windows (decode), four for long ones; with the chunked form three and two for each
 // piece of chunks more. Which launches there are depends on the window's counts only. Moves S of every
-// sequence of the window twice (3.1 MB each way for the real shape) beside the rows.
-void delta_net(const DeltaNetArgs& args, cudaStream_t stream);
+// sequence of the window twice (3.1 MB each way for the real shape) beside the rows. A window with captures
+// counts as long; each takes two launches (with the chunked form all those of the recurrence) and two copies
+// more. Within chunks it makes them begin anew, so where prompts are read in those captures lie at multiples.
+void delta_net(const DeltaNetArgs& args, cudaStream_t stream, const LayerCaptures& captures = {});
 
 }  // namespace strata::gpu_worker::cuda

@@ -12,8 +12,9 @@
 
 namespace strata::gpu_worker::cuda {
 
-// A piece of the window's chunks, numbered through all segments; as many as the scratch holds.
+// A piece of a stretch's chunks, numbered through all segments; as many as the scratch holds.
 struct ChunkRange {
+  RowRange stretch;
   uint32_t first = 0, count = 0;
 };
 
@@ -32,14 +33,14 @@ struct SegmentChunks {
   }
 };
 
-// Chunk number `chunk` of the window: its first row.
+// Chunk number `chunk` of the stretch: its first row.
 struct ChunkPlace {
   bool exists = false;
   uint32_t row = 0;
 
-  __device__ ChunkPlace(const WindowView& window, uint32_t chunk) {
+  __device__ ChunkPlace(const WindowView& window, RowRange stretch, uint32_t chunk) {
     for (uint32_t i = 0; i < window.segment_count; ++i) {
-      const SegmentInfo segment = window.segments[i];
+      const SegmentInfo segment = part_within(window.segments[i], stretch);
       const SegmentChunks chunks(segment);
       if (chunk < chunks.count) {
         exists = true;

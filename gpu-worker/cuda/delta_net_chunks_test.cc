@@ -99,6 +99,26 @@ TEST_F(DeltaNetChunks, GiveTheSameBitsHoweverAPromptIsCutAtMultiples) {
   }
 }
 
+// Captures at multiples do not show either, and are what windows that end there leave: of one sequence among
+// others, in and between pieces of chunks.
+TEST_F(DeltaNetChunks, GiveTheSameBitsAroundCapturesAtMultiples) {
+  DeltaLayer cut(chunked({}, 2), 2, 300), whole(chunked({}, 2), 2, 300);
+  std::vector<float> heads, states;
+  for (const uint32_t rows : {64u, 128u, 30u}) {
+    const DeltaLayer::Outcome outcome = cut.run({rows, 0});
+    heads.insert(heads.end(), outcome.heads.begin(), outcome.heads.end());
+    const std::vector<float> state = cut.state(0);
+    states.insert(states.end(), state.begin(), state.end());
+  }
+  const DeltaLayer::Outcome outcome = whole.run({222, 70}, true, UINT32_MAX, {63, 191, 285});
+  tests::expect_same_bits(outcome.heads, heads.data(), heads.size(), "heads");
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::vector<float> state = outcome.captured->state(i);
+    tests::expect_same_bits(state, states.data() + i * whole.state(0).size(), state.size(), "captured state");
+  }
+  tests::expect_same_bits(whole.state(0), cut.state(0), "state");
+}
+
 // A window of many short segments with a chunk among them, which as a whole counts as short.
 TEST_F(DeltaNetChunks, AreComputedInWindowsOfManySequences) {
   constexpr uint32_t kSequences = 12;

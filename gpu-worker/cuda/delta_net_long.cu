@@ -1,6 +1,7 @@
 // Long segments (prompts). What needs no state is done for all rows at once: convolution and norms, and the
 // output's norm and gate behind it. In between, blocks carry columns of the state through all rows of a
-// segment in their registers, or, with the chunked form, through those before and behind its chunks.
+// segment in their registers, or, with the chunked form, through those before and behind its chunks. Where
+// states are wanted within the window, the histories are moved on stretch by stretch, then the states.
 
 #include <algorithm>
 
@@ -76,10 +77,10 @@ __global__ void __launch_bounds__(kRowWarps* kWarp) prepare_kernel(DeltaNetArgs 
 }
 
 // A thread per channel, block (channels / threads, segments): after prepare_kernel has read the old history.
-__global__ void append_kernel(DeltaNetArgs args) {
+__global__ void append_kernel(DeltaNetArgs args, RowRange stretch) {
   const uint32_t channel = blockIdx.x * blockDim.x + threadIdx.x;
   if (channel >= channel_count(args)) return;
-  const SegmentInfo segment = args.window.segments[blockIdx.y];
+  const SegmentInfo segment = part_within(args.window.segments[blockIdx.y], stretch);
   channel_inputs(args, segment, channel).append(segment.row_count);
 }
 
@@ -235,7 +236,7 @@ __device__ inline float spread_sums(float (&sums)[kStageRows]) {
   return sums[0];
 }
 
-// Which rows of each segment: all, or those on one side of its chunks.
+// Which of the stretch's rows of each segment: all, or those on one side of its chunks.
 enum class SegmentPart { kAll, kBeforeChunks, kBehindChunks };
 __device__ inline SegmentInfo part_of(SegmentInfo segment, SegmentPart part) {
   if (part == SegmentPart::kAll) return segment;
@@ -254,11 +255,12 @@ __device__ inline SegmentInfo part_of(SegmentInfo segment, SegmentPart part) {
 // Block (nk * columns of a key head / kBlockColumns, segments). values[i] is the decayed state of the row at
 // hand.
 template <int kDim>
-__global__ void __launch_bounds__(kBlockThreads, 1) recur_kernel(DeltaNetArgs args, SegmentPart part) {
+__global__ void __launch_bounds__(kBlockThreads, 1)
+    recur_kernel(DeltaNetArgs args, RowRange stretch, SegmentPart part) {
   using Keys = ThreadKeys<kDim>;
   constexpr uint32_t kMine = 2 * Keys::kKeys;
   __shared__ StagedRow<kDim> staged[2][kStageRows];
-  const SegmentInfo segment = part_of(args.window.segments[blockIdx.y], part);
+  const SegmentInfo segment = part_of(part_within(args.window.segments[blockIdx.y], stretch), part);
   if (segment.row_count == 0) return;
   const Columns<kDim> columns(args);
   stage_rows(columns, segment, 0, staged[0]);
@@ -328,49 +330,60 @@ __global__ void __launch_bounds__(kBlockThreads, 1) recur_kernel(DeltaNetArgs ar
 }
 
 template <int kDim>
-void recur(const DeltaNetArgs& args, SegmentPart part, cudaStream_t stream) {
+void recur(const DeltaNetArgs& args, RowRange stretch, SegmentPart part, cudaStream_t stream) {
   const uint32_t columns = args.value_heads / args.key_heads * kDim;
   launch(recur_kernel<kDim>,
          {.grid = dim3(args.key_heads * ((columns + kBlockColumns - 1) / kBlockColumns),
                        args.window.segment_count),
           .block = kBlockThreads},
-         stream, args, part);
+         stream, args, stretch, part);
 }
 
 // The chunks in pieces of equal size that the scratch holds. How many there are only the device knows; this
 // is the most.
 template <int kDim>
-void recur_and_chunk(const DeltaNetArgs& args, cudaStream_t stream) {
-  const auto most = args.window.row_count / kDeltaChunk;
+void recur_and_chunk(const DeltaNetArgs& args, RowRange stretch, cudaStream_t stream) {
+  const auto most = (stretch.end - stretch.begin) / kDeltaChunk;
   const uint64_t room = args.chunk_scratch.floats / delta_chunk_floats(args.value_heads, args.dim);
   CHECK(room > 0, "{} floats for a chunk of {} heads of {}", args.chunk_scratch.floats, args.value_heads,
         args.dim);
-  recur<kDim>(args, SegmentPart::kBeforeChunks, stream);
+  recur<kDim>(args, stretch, SegmentPart::kBeforeChunks, stream);
   const auto pieces = static_cast<uint32_t>((most + room - 1) / room), size = (most + pieces - 1) / pieces;
   for (uint32_t first = 0; first < most; first += size) {
-    const ChunkRange range{.first = first, .count = std::min(size, most - first)};
+    const ChunkRange range{.stretch = stretch, .first = first, .count = std::min(size, most - first)};
     solve_chunks(args, range, stream);
     scan_chunks(args, range, stream);
   }
-  recur<kDim>(args, SegmentPart::kBehindChunks, stream);
+  recur<kDim>(args, stretch, SegmentPart::kBehindChunks, stream);
 }
 
 template <int kDim>
-void launch_all(const DeltaNetArgs& args, cudaStream_t stream) {
+void launch_all(const DeltaNetArgs& args, const LayerCaptures& captures, cudaStream_t stream) {
   constexpr uint32_t kThreads = 256;
   const uint32_t heads = 2 * args.key_heads + args.value_heads, rows = args.window.row_count;
   const uint32_t row_blocks = (rows + kRowWarps * kRowsOfWarp - 1) / (kRowWarps * kRowsOfWarp);
   launch(args.taps == 4 ? prepare_kernel<kDim, 4> : prepare_kernel<kDim, 0>,
          {.grid = dim3(heads, row_blocks), .block = kRowWarps * kWarp}, stream, args);
-  launch(
-      append_kernel,
-      {.grid = dim3((heads * kDim + kThreads - 1) / kThreads, args.window.segment_count), .block = kThreads},
-      stream, args);
-  if (args.log_decays != nullptr && rows >= kDeltaChunk) {
-    recur_and_chunk<kDim>(args, stream);
-  } else {
-    recur<kDim>(args, SegmentPart::kAll, stream);
-  }
+  // All histories before the first chunk, whose scratch may lie on their inputs.
+  for_each_stretch(
+      captures.all, rows,
+      [&](RowRange stretch) {
+        launch(append_kernel,
+               {.grid = dim3((heads * kDim + kThreads - 1) / kThreads, args.window.segment_count),
+                .block = kThreads},
+               stream, args, stretch);
+      },
+      [&](const StateCapture& capture) { keep_history(args, captures, capture, stream); });
+  for_each_stretch(
+      captures.all, rows,
+      [&](RowRange stretch) {
+        if (args.log_decays != nullptr && stretch.end - stretch.begin >= kDeltaChunk) {
+          recur_and_chunk<kDim>(args, stretch, stream);
+        } else {
+          recur<kDim>(args, stretch, SegmentPart::kAll, stream);
+        }
+      },
+      [&](const StateCapture& capture) { keep_state(args, captures, capture, stream); });
   launch(finish_kernel<kDim>,
          {.grid = (args.value_heads * rows + kRowWarps - 1) / kRowWarps, .block = kRowWarps * kWarp}, stream,
          args);
@@ -378,8 +391,8 @@ void launch_all(const DeltaNetArgs& args, cudaStream_t stream) {
 
 }  // namespace
 
-void delta_net_long(const DeltaNetArgs& args, cudaStream_t stream) {
-  with_head_size(args.dim, [&](auto dim) { launch_all<dim()>(args, stream); });
+void delta_net_long(const DeltaNetArgs& args, const LayerCaptures& captures, cudaStream_t stream) {
+  with_head_size(args.dim, [&](auto dim) { launch_all<dim()>(args, captures, stream); });
 }
 
 }  // namespace strata::gpu_worker::cuda

@@ -7,6 +7,7 @@
 #include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/cuda/quantize_block.cuh"
 #include "gpu-worker/cuda/reductions.cuh"
+#include "gpu-worker/cuda/stretches.h"
 #include "services/model/row_kernels.h"
 
 namespace strata::gpu_worker::cuda {
@@ -17,8 +18,10 @@ inline constexpr float kHeadEps = 1e-6f;
 // More rows a sequence than this, and the work that needs no state is spread over rows before the recurrence.
 inline constexpr uint32_t kShortRows = 8;
 
-void delta_net_short(const DeltaNetArgs& args, cudaStream_t stream);
-void delta_net_long(const DeltaNetArgs& args, cudaStream_t stream);  // needs has_register_state(args.dim)
+// Parts of a window only for heads without has_register_state().
+void delta_net_short(const DeltaNetArgs& args, RowRange stretch, cudaStream_t stream);
+// Needs has_register_state(args.dim).
+void delta_net_long(const DeltaNetArgs& args, const LayerCaptures& captures, cudaStream_t stream);
 // Head sizes whose state is kept in registers.
 inline bool has_register_state(uint32_t dim) { return dim == 32 || dim == 64 || dim == 128; }
 // run(std::integral_constant<int, dim>) for one of those.
@@ -34,7 +37,7 @@ void with_head_size(uint32_t dim, const Run& run) {
   }
 }
 
-__device__ inline uint32_t channel_count(const DeltaNetArgs& args) {
+__host__ __device__ inline uint32_t channel_count(const DeltaNetArgs& args) {
   return (2 * args.key_heads + args.value_heads) * args.dim;
 }
 
@@ -45,6 +48,17 @@ __device__ inline ChannelInputs channel_inputs(const DeltaNetArgs& args, const S
           .history = args.history + segment.sequence * args.history_stride + channel,
           .width = channel_count(args),
           .history_rows = args.taps - 1};
+}
+
+inline void keep_history(const DeltaNetArgs& args, const LayerCaptures& captures, const StateCapture& capture,
+                         cudaStream_t stream) {
+  keep_floats(capture.to->layers[captures.layer].conv, args.history, args.history_stride,
+              uint64_t{args.taps - 1} * channel_count(args), capture, stream);
+}
+inline void keep_state(const DeltaNetArgs& args, const LayerCaptures& captures, const StateCapture& capture,
+                       cudaStream_t stream) {
+  keep_floats(capture.to->layers[captures.layer].s, args.state, args.state_stride,
+              uint64_t{args.value_heads} * args.dim * args.dim, capture, stream);
 }
 
 // What every value of a query or key head is multiplied by.

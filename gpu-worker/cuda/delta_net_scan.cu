@@ -59,10 +59,11 @@ __global__ void __launch_bounds__(kChunkThreads, 1) scan_kernel(DeltaNetArgs arg
   using Part = StatePart<kDim, kColumns>;
   constexpr int kTiles = kColumns / 16;  // of 8 columns, of a warp's results
   constexpr uint32_t kSlices = kDim / kColumns;
-  const SegmentInfo segment = args.window.segments[blockIdx.y];
+  const auto segment_of = [&](uint32_t i) { return part_within(args.window.segments[i], range.stretch); };
+  const SegmentInfo segment = segment_of(blockIdx.y);
   const SegmentChunks chunks(segment);
   uint32_t number = 0;  // of the segment's first chunk
-  for (uint32_t i = 0; i < blockIdx.y; ++i) number += SegmentChunks(args.window.segments[i]).count;
+  for (uint32_t i = 0; i < blockIdx.y; ++i) number += SegmentChunks(segment_of(i)).count;
   const uint32_t begin = max(number, range.first),
                  end = min(number + chunks.count, range.first + range.count);
   if (begin >= end) return;

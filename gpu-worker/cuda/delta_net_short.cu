@@ -230,7 +230,7 @@ struct HeadOfSegment {
 // Block (segments * value_heads). Dynamic shared memory: HeadRows, then what the state needs.
 template <class State>
 __global__ void __launch_bounds__(State::kThreads, State::kBlocksPerSm)
-    short_kernel(DeltaNetArgs args, uint32_t rows_at_once, bool quantize) {
+    short_kernel(DeltaNetArgs args, RowRange stretch, uint32_t rows_at_once, bool quantize) {
   __shared__ uint32_t arrived;
   let_next_kernel_begin();
   const uint32_t dim = State::kDim != 0 ? State::kDim : args.dim;
@@ -238,11 +238,14 @@ __global__ void __launch_bounds__(State::kThreads, State::kBlocksPerSm)
   float* state_shared = rows_of.base + HeadRows::floats(rows_at_once, rows_of.padded);
 
   const uint32_t segment_index = blockIdx.x / args.value_heads, head = blockIdx.x % args.value_heads;
-  const HeadOfSegment mine = {args, args.window.segments[segment_index], head, head % args.key_heads, dim};
+  SegmentInfo segment = args.window.segments[segment_index];
+  if constexpr (State::kDim == 0) segment = part_within(segment, stretch);
+  const HeadOfSegment mine = {args, segment, head, head % args.key_heads, dim};
   const uint32_t count = mine.segment.row_count;
   float* stored = args.state + mine.segment.sequence * args.state_stride + uint64_t{head} * dim * dim;
   State state(stored, dim);  // of the window before: nobody still writes it
   await_earlier_kernels();
+  if (State::kDim == 0 && count == 0) return;
 
   uint32_t* arrivals = args.arrivals + segment_index * args.key_heads + mine.key_head;
   for (uint32_t first = 0; first < count; first += rows_at_once) {
@@ -278,7 +281,7 @@ __global__ void __launch_bounds__(State::kThreads, State::kBlocksPerSm)
 }
 
 template <class State>
-void launch_short(const DeltaNetArgs& args, bool quantize, cudaStream_t stream) {
+void launch_short(const DeltaNetArgs& args, RowRange stretch, bool quantize, cudaStream_t stream) {
   // No segment has more rows than the window leaves it. Large heads, of which there is no model yet, go row
   // by row for the sake of the shared memory.
   const uint32_t rows_of_segment = args.window.row_count - args.window.segment_count + 1;
@@ -289,26 +292,26 @@ void launch_short(const DeltaNetArgs& args, bool quantize, cudaStream_t stream) 
           .block = State::kThreads,
           .shared_bytes = sizeof(float) * (HeadRows::floats(rows_at_once, padded) + State::kFloats),
           .early = true},
-         stream, args, rows_at_once, quantize);
+         stream, args, stretch, rows_at_once, quantize);
 }
 
 }  // namespace
 
-void delta_net_short(const DeltaNetArgs& args, cudaStream_t stream) {
+void delta_net_short(const DeltaNetArgs& args, RowRange stretch, cudaStream_t stream) {
   // Blocks of 32 within a head are quantized on the way.
   const bool quantize = args.heads_q8.data != nullptr && args.dim % kWarp == 0;
   switch (args.dim) {
     case 32:
-      launch_short<RegisterState<32>>(args, quantize, stream);
+      launch_short<RegisterState<32>>(args, stretch, quantize, stream);
       break;
     case 64:
-      launch_short<RegisterState<64>>(args, quantize, stream);
+      launch_short<RegisterState<64>>(args, stretch, quantize, stream);
       break;
     case 128:
-      launch_short<RegisterState<128>>(args, quantize, stream);
+      launch_short<RegisterState<128>>(args, stretch, quantize, stream);
       break;
     default:
-      launch_short<MemoryState>(args, quantize, stream);
+      launch_short<MemoryState>(args, stretch, quantize, stream);
       break;
   }
 }

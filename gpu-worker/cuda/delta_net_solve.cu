@@ -191,7 +191,7 @@ __device__ void multiply_by_t(const ChunkWarp& warp, SolveShared<kDim>& shared, 
 template <int kDim>
 __global__ void __launch_bounds__(kChunkThreads, 2) solve_kernel(DeltaNetArgs args, ChunkRange range) {
   constexpr uint32_t kStride = SolveShared<kDim>::kStride;
-  const ChunkPlace place(args.window, range.first + blockIdx.x);
+  const ChunkPlace place(args.window, range.stretch, range.first + blockIdx.x);
   if (!place.exists) return;
   auto& shared = *dynamic_shared<SolveShared<kDim>>();
   const ChunkWarp warp;

@@ -63,6 +63,18 @@ TEST(DeltaNet, OtherHeadSizes) {
   }
 }
 
+// In short and long windows, of several sequences, several of one, behind its first and its last row. The
+// last size has no columns in registers.
+TEST(DeltaNet, CapturesStatesWithinAWindow) {
+  for (const uint32_t dim : {32u, 128u, 48u}) {
+    Layer layer({.value_heads = 4, .dim = dim}, 3, 60);
+    layer.expect_window({1, 1, 2}, {2});
+    layer.expect_window({3, 0, 6}, {0, 3, 4, 7});
+    layer.expect_window({12, 40, 1}, {4, 11, 12, 13, 30});
+    layer.expect_window({1, 1, 1});
+  }
+}
+
 TEST(DeltaNet, HeadsAndTaps) {
   for (const Shape& shape :
        {Shape{.key_heads = 1, .value_heads = 1}, Shape{.key_heads = 3, .value_heads = 3, .taps = 1},
@@ -70,7 +82,7 @@ TEST(DeltaNet, HeadsAndTaps) {
     Layer layer(shape, 2, 40);
     layer.expect_window({1, 1});
     layer.expect_window({2, 1});
-    layer.expect_window({30, 3});
+    layer.expect_window({30, 3}, {0, 17});
     layer.expect_window({1, 1});
   }
 }

@@ -1,6 +1,8 @@
 #pragma once
 // For tests of the delta-net: one layer with the same weights and inputs on the device and on the host.
 
+#include <memory>
+
 #include "gpu-worker/cuda/delta_net.h"
 #include "gpu-worker/cuda/dense_test_support.h"
 #include "services/model/delta_net.h"
@@ -85,14 +87,16 @@ class DeltaLayer {
     arrivals_ = device_zeros<uint32_t>(sequences * shape.key_heads);
   }
 
-  // Row counts by sequence; 0: not in this window. To the bit.
-  void expect_window(const std::vector<uint32_t>& row_counts) {
-    const Outcome outcome = run(row_counts);
+  // Row counts by sequence; 0: not in this window. To the bit. The states behind the rows `captured` of the
+  // window are captured.
+  void expect_window(const std::vector<uint32_t>& row_counts, const std::vector<uint32_t>& captured = {}) {
+    const Outcome outcome = run(row_counts, true, UINT32_MAX, captured);
     SCOPED_TRACE(testing::Message() << outcome.rows() << " rows, heads of " << shape_.dim);
     // The unit matrix turns -0 into +0 (sums begin with +0).
     std::vector<float> actual = outcome.heads;
     for (float& v : actual) v += 0.0f;
     expect_same_bits(actual, outcome.expected, "heads");
+    outcome.captured->expect_same();
     expect_states();
   }
 
@@ -100,15 +104,18 @@ class DeltaLayer {
     uint32_t values = 0;          // of a row
     std::vector<float> heads;     // (rows, values)
     std::vector<float> expected;  // those of the host
+    std::unique_ptr<CapturedStates> captured;
     uint32_t rows() const { return static_cast<uint32_t>(heads.size() / values); }
     double error() const { return relative_error(heads, expected.data(), expected.size()); }
   };
   // A window on both sides. The inputs of a sequence do not depend on how its rows are spread over windows.
   // Row `broken` of the window is not a number.
-  Outcome run(const std::vector<uint32_t>& row_counts, bool prompts = true, uint32_t broken = UINT32_MAX) {
+  Outcome run(const std::vector<uint32_t>& row_counts, bool prompts = true, uint32_t broken = UINT32_MAX,
+              const std::vector<uint32_t>& captured = {}) {
     std::vector<model::SequenceState*> sequences;
     for (model::SequenceState& state : states_) sequences.push_back(&state);
-    const TestWindow window = test_window(random_, sequences, row_counts, 10, prompts);
+    TestWindow window = test_window(random_, sequences, row_counts, 10, prompts);
+    auto captures = std::make_unique<CapturedStates>(captured, window);
     const uint32_t rows = window.host.rows(), channels = config_.qkv_dim(), values = config_.value_dim();
     const uint32_t hidden = qkv_.host.cols;
     std::vector<float> input;
@@ -159,10 +166,12 @@ class DeltaLayer {
       args.log_decays = log_decays.data();
       args.chunk_scratch = {.data = scratch->data(), .floats = shape_.chunk_floats};
     }
-    delta_net(args, nullptr);
+    delta_net(args, nullptr, captures->of_layer());
 
-    Outcome outcome{
-        .values = values, .heads = {}, .expected = std::vector<float>(std::size_t{rows} * values)};
+    Outcome outcome{.values = values,
+                    .heads = {},
+                    .expected = std::vector<float>(std::size_t{rows} * values),
+                    .captured = std::move(captures)};
     quant::Activations activations(input.data(), rows, hidden, hidden);
     reference_->run(weights_, 0, window.host, activations, outcome.expected.data());
     outcome.heads = values_of(heads);

@@ -12,6 +12,7 @@
 
 #include "gpu-worker/cuda/device_buffer.h"
 #include "gpu-worker/cuda/device_types.h"
+#include "gpu-worker/cuda/state_capture.h"
 #include "services/model/window.h"
 #include "services/quant/quant.h"
 #include "services/quant/test_inputs.h"
@@ -145,5 +146,58 @@ inline TestWindow test_window(Generator& random, std::vector<model::SequenceStat
                  .segments = window.segments.data()};
   return window;
 }
+
+// States that are captured behind rows of a window, on both sides. Of the only layer.
+class CapturedStates {
+ public:
+  // Tells the host's side of the window. `rows`: rising.
+  CapturedStates(const std::vector<uint32_t>& rows, TestWindow& window) {
+    states_.reserve(rows.size());  // addresses stay
+    for (const uint32_t row : rows) {
+      const RowInfo& info = window.row_infos[row];
+      State& state = states_.emplace_back(*window.host.segments[info.segment].sequence);
+      window.host.captures.push_back({.row = row, .to = &state.to_host});
+      captures_.push_back({.row = row, .sequence = info.sequence, .to = &state.to_device});
+    }
+  }
+  std::span<const StateCapture> all() const { return captures_; }
+  LayerCaptures of_layer() const { return {.all = captures_, .layer = 0}; }
+  // On the device.
+  std::vector<float> state(std::size_t number) const { return values_of(states_[number].s); }
+  // `tail_floats`: so many of what an attention layer keeps of a block in the making.
+  void expect_same(std::size_t tail_floats = 0) const {
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      SCOPED_TRACE(testing::Message() << "behind row " << captures_[i].row);
+      const State& state = states_[i];
+      expect_same_bits(values_of(state.s), state.host.delta[0].s, "state");
+      expect_same_bits(values_of(state.conv), state.host.delta[0].conv, "history");
+      expect_same_bits(values_of(state.raw), state.host.attention[0].raw.data(), tail_floats, "raw key");
+      expect_same_bits(values_of(state.ngram_conv), state.host.ngram_conv, "n-gram history");
+    }
+  }
+
+ private:
+  struct State {
+    explicit State(const model::SequenceState& like)
+        : host(like),
+          s(device_zeros<float>(host.delta[0].s.size())),
+          conv(device_zeros<float>(host.delta[0].conv.size())),
+          raw(device_zeros<float>(host.attention[0].raw.size())),
+          ngram_conv(device_zeros<float>(host.ngram_conv.size())) {
+      to_host.layers = {{.s = host.delta[0].s.data(),
+                         .conv = host.delta[0].conv.data(),
+                         .raw = host.attention[0].raw.data()}};
+      to_host.ngram_conv = host.ngram_conv.data();
+      to_host.ngram_context = host.ngram_context.data();
+      to_device.layers = {{.s = s.data(), .conv = conv.data(), .raw = raw.data()}};
+      to_device.ngram_conv = ngram_conv.data();
+    }
+    model::SequenceState host;
+    DeviceBuffer<float> s, conv, raw, ngram_conv;
+    model::FixedState to_host, to_device;
+  };
+  std::vector<State> states_;
+  std::vector<StateCapture> captures_;
+};
 
 }  // namespace strata::gpu_worker::cuda::tests

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu-worker/cuda/cuda_words.h"
 #include "services/gguf/tensor_type.h"
 
 namespace strata::gpu_worker::cuda {
@@ -55,6 +56,25 @@ struct SegmentInfo {
   uint32_t position = 0;
   uint32_t prompt_rows = 0;
 };
+
+// Rows [begin, end) of a window.
+struct RowRange {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+// Of a segment the rows within a range; a segment that has none there has none.
+__host__ __device__ constexpr SegmentInfo part_within(SegmentInfo segment, RowRange rows) {
+  const uint32_t end_of_all = segment.row_begin + segment.row_count;
+  const uint32_t begin = rows.begin > segment.row_begin ? rows.begin : segment.row_begin;
+  const uint32_t end = rows.end < end_of_all ? rows.end : end_of_all;
+  const uint32_t count = begin < end ? end - begin : 0, before = begin - segment.row_begin;
+  const uint32_t prompts = segment.prompt_rows > before ? segment.prompt_rows - before : 0;
+  return {.sequence = segment.sequence,
+          .row_begin = begin,
+          .row_count = count,
+          .position = segment.position + before,
+          .prompt_rows = prompts < count ? prompts : count};
+}
 
 // The window: the counts are known to the host and shape the launches (a captured graph belongs to one pair
 // of counts), everything else is read from device memory, which is filled before each window.

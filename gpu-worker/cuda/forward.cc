@@ -69,6 +69,7 @@ struct Forward::Pass {
   cudaStream_t stream, side;
   cudaEvent_t fork, join;
   WindowView window;
+  std::span<const StateCapture> captures;
   PendingAdd pending = {};  // what the last block gave and the streams do not hold yet
 
   uint32_t rows() const { return shape.rows; }
@@ -140,7 +141,7 @@ void Forward::Pass::ngram() {
              .streams = b.streams,
              .history = o.state.ngram_history,
              .history_stride = o.state.ngram_history_stride},
-            stream);
+            stream, captures);
 }
 
 // which: 0 before the mixer of a layer, 1 before its experts.
@@ -192,7 +193,7 @@ void Forward::Pass::delta(uint32_t layer) {
              .arrivals = b.arrivals,
              .log_decays = d.log_decays,
              .chunk_scratch = d.chunk_scratch},
-            stream);
+            stream, {captures, layer});
   multiply({{weights.out, b.block_output, config.hidden}},
            {.f32 = {d.heads, config.value_dim()}, .q8 = d.heads_q8}, rows(), stream, b.products);
 }
@@ -229,7 +230,7 @@ void Forward::Pass::attend(uint32_t layer) {
                      .k_norm = weights.k_norm,
                      .indexer_q_norm = weights.indexer_q_norm,
                      .indexer_k_norm = weights.indexer_k_norm},
-                    stream);
+                    stream, {captures, layer});
   if (sparse) {
     attention_blocks({.shape = attention_of,
                       .cache = cache,
@@ -434,7 +435,8 @@ Forward::~Forward() {
 }
 
 void Forward::enqueue(const WindowShape& shape, const WindowInput& input, ExpertStream* experts,
-                      StageMarks& marks, cudaStream_t stream, const std::function<void()>& before_pages) {
+                      StageMarks& marks, cudaStream_t stream, const std::function<void()>& before_pages,
+                      std::span<const StateCapture> captures) {
   const model::ModelConfig& config = options_.weights->config;
   Pass pass{.o = options_,
             .config = config,
@@ -452,7 +454,8 @@ void Forward::enqueue(const WindowShape& shape, const WindowInput& input, Expert
                        .rows = input.rows,
                        .segments = input.segments,
                        .turns = input.turns,
-                       .block_turns = input.block_turns}};
+                       .block_turns = input.block_turns},
+            .captures = captures};
   marks.begin(stream);
   bool may_touch_pages = before_pages == nullptr;
   pass.embed();

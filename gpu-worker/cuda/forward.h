@@ -11,6 +11,7 @@
 #include "gpu-worker/cuda/device_state.h"
 #include "gpu-worker/cuda/expert_stream.h"
 #include "gpu-worker/cuda/stage_marks.h"
+#include "gpu-worker/cuda/state_capture.h"
 #include "gpu-worker/cuda/window_buffers.h"
 #include "gpu-worker/cuda/window_input.h"
 #include "services/base/status.h"
@@ -48,9 +49,11 @@ class Forward {
 
   // Gives the window to `stream`. `input` lies in device memory. `experts` is needed when the shape copies
   // experts, and has begun. `before_pages`, if there is one, is called when all in front of the first
-  // attention layer has been given; it waits until pages are there.
+  // attention layer has been given; it waits until pages are there. `captures`: rising rows; all of those
+  // states but the n-gram contexts, which are the host's. What they point to is read before this returns.
   void enqueue(const WindowShape& shape, const WindowInput& input, ExpertStream* experts, StageMarks& marks,
-               cudaStream_t stream, const std::function<void()>& before_pages = {});
+               cudaStream_t stream, const std::function<void()>& before_pages = {},
+               std::span<const StateCapture> captures = {});
 
  private:
   struct Pass;

@@ -3,6 +3,7 @@
 #include "gpu-worker/cuda/convolution.cuh"
 #include "gpu-worker/cuda/launch.h"
 #include "gpu-worker/cuda/reductions.cuh"
+#include "gpu-worker/cuda/stretches.h"
 #include "services/base/check.h"
 
 namespace strata::gpu_worker::cuda {
@@ -80,11 +81,11 @@ __device__ inline void add_channel(const NgramArgs& args, const SegmentInfo& seg
   args.streams[at] += added;
 }
 
-// Block (channels / kThreads, segments): all rows of a segment, then its history.
-__global__ void __launch_bounds__(kThreads) convolve_segment_kernel(NgramArgs args) {
+// Block (channels / kThreads, segments): the stretch's rows of a segment, then its history.
+__global__ void __launch_bounds__(kThreads) convolve_segment_kernel(NgramArgs args, RowRange stretch) {
   const uint32_t channel = blockIdx.x * kThreads + threadIdx.x;
   if (channel >= args.streams_count * args.hidden) return;
-  const SegmentInfo segment = args.window.segments[blockIdx.y];
+  const SegmentInfo segment = part_within(args.window.segments[blockIdx.y], stretch);
   const ChannelInputs inputs = channel_inputs(args, segment, channel);
   for (uint32_t index = 0; index < segment.row_count; ++index)
     add_channel(args, segment, inputs, channel, index);
@@ -100,16 +101,16 @@ __global__ void __launch_bounds__(kThreads) convolve_rows_kernel(NgramArgs args)
 }
 
 // Block (channels / kThreads, segments).
-__global__ void __launch_bounds__(kThreads) append_kernel(NgramArgs args) {
+__global__ void __launch_bounds__(kThreads) append_kernel(NgramArgs args, RowRange stretch) {
   const uint32_t channel = blockIdx.x * kThreads + threadIdx.x;
   if (channel >= args.streams_count * args.hidden) return;
-  const SegmentInfo segment = args.window.segments[blockIdx.y];
+  const SegmentInfo segment = part_within(args.window.segments[blockIdx.y], stretch);
   channel_inputs(args, segment, channel).append(segment.row_count);
 }
 
 }  // namespace
 
-void ngram_add(const NgramArgs& args, cudaStream_t stream) {
+void ngram_add(const NgramArgs& args, cudaStream_t stream, std::span<const StateCapture> captures) {
   const WindowView& window = args.window;
   if (window.row_count == 0) return;
   CHECK(args.taps > 0 && args.dilation > 0, "{} taps, {} apart", args.taps, args.dilation);
@@ -118,14 +119,20 @@ void ngram_add(const NgramArgs& args, cudaStream_t stream) {
           .block = kThreads,
           .shared_bytes = 2 * args.hidden * sizeof(float)},
          stream, args);
-  const uint32_t blocks = (args.streams_count * args.hidden + kThreads - 1) / kThreads;
-  if (window.row_count <= kShortRows * window.segment_count) {
-    launch(convolve_segment_kernel, {.grid = dim3(blocks, window.segment_count), .block = kThreads}, stream,
-           args);
-    return;
-  }
-  launch(convolve_rows_kernel, {.grid = dim3(blocks, window.row_count), .block = kThreads}, stream, args);
-  launch(append_kernel, {.grid = dim3(blocks, window.segment_count), .block = kThreads}, stream, args);
+  const uint32_t width = args.streams_count * args.hidden, blocks = (width + kThreads - 1) / kThreads;
+  const bool by_segments = window.row_count <= kShortRows * window.segment_count;
+  if (!by_segments)
+    launch(convolve_rows_kernel, {.grid = dim3(blocks, window.row_count), .block = kThreads}, stream, args);
+  for_each_stretch(
+      captures, window.row_count,
+      [&](RowRange stretch) {
+        launch(by_segments ? convolve_segment_kernel : append_kernel,
+               {.grid = dim3(blocks, window.segment_count), .block = kThreads}, stream, args, stretch);
+      },
+      [&](const StateCapture& capture) {
+        keep_floats(capture.to->ngram_conv, args.history, args.history_stride,
+                    uint64_t{args.dilation} * (args.taps - 1) * width, capture, stream);
+      });
 }
 
 }  // namespace strata::gpu_worker::cuda

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "gpu-worker/cuda/device_types.h"
+#include "gpu-worker/cuda/state_capture.h"
 
 namespace strata::gpu_worker::cuda {
 
@@ -29,7 +30,8 @@ struct NgramArgs {
   uint64_t history_stride = 0;  // floats
 };
 
-// Two launches, three for long windows. Moves history, streams and keys about once each.
-void ngram_add(const NgramArgs& args, cudaStream_t stream);
+// Two launches, three for long windows; one and a copy more for each capture. Moves history, streams and keys
+// about once each.
+void ngram_add(const NgramArgs& args, cudaStream_t stream, std::span<const StateCapture> captures = {});
 
 }  // namespace strata::gpu_worker::cuda

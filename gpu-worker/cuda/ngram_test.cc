@@ -56,10 +56,12 @@ class Layer {
     history_ = device_zeros<float>(sequences * history_stride_);
   }
 
-  void expect_window(const std::vector<uint32_t>& row_counts) {
+  // The states behind the rows `captured` of the window are captured.
+  void expect_window(const std::vector<uint32_t>& row_counts, const std::vector<uint32_t>& captured = {}) {
     std::vector<model::SequenceState*> sequences;
     for (model::SequenceState& state : states_) sequences.push_back(&state);
-    const TestWindow window = test_window(random_, sequences, row_counts, 50);
+    TestWindow window = test_window(random_, sequences, row_counts, 50);
+    const CapturedStates captures(captured, window);
     const uint32_t rows = window.host.rows(), hidden = config_.hidden, wide = config_.stream_dim();
     SCOPED_TRACE(testing::Message() << rows << " rows of " << config_.streams << " x " << hidden);
     std::vector<float> streams = random_floats(random_, std::size_t{rows} * wide, 2.0f);
@@ -102,7 +104,8 @@ class Layer {
                .streams = device_streams.data(),
                .history = history_.data(),
                .history_stride = history_stride_},
-              nullptr);
+              nullptr, captures.all());
+    captures.expect_same();
     expect_same_bits(values_of(gated), reference_->added(), std::size_t{rows} * wide, "added");
     expect_same_bits(values_of(device_streams), streams, "streams");
     const std::vector<float> histories = values_of(history_);
@@ -144,6 +147,15 @@ TEST(Ngram, LongSegments) {
   layer.expect_window({2, 60, 0});
   layer.expect_window({1, 1, 1});
   layer.expect_window({1, 40, 1});
+}
+
+// In short and long windows, of several sequences, several of one, behind its first and its last row.
+TEST(Ngram, CapturesStatesWithinAWindow) {
+  Layer layer(4, 32, 4, 3, 60);
+  layer.expect_window({1, 1, 2}, {2});
+  layer.expect_window({3, 0, 6}, {0, 3, 4, 7});
+  layer.expect_window({12, 40, 1}, {4, 11, 12, 13, 30});
+  layer.expect_window({1, 1, 1});
 }
 
 TEST(Ngram, OtherShapes) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gpu-worker/fixed_state.h"
 #include "gpu-worker/host/host_state.h"
 #include "gpu-worker/pages_gate.h"
 #include "gpu-worker/state_copies.h"
@@ -133,7 +134,7 @@ HostDevice::HostDevice(const HostDeviceOptions& options, shm::Segment arena, shm
   layout_ = StateLayout(host_state_arrays(options.weights->config, *pool_.front().state));
   slots_.resize(options.plan.checkpoint_slots * layout_.fixed_bytes());
   for (uint32_t index = 0; index < options.plan.checkpoint_slots; ++index)
-    slot_states_.push_back(host_fixed_state(options.weights->config, layout_, slot(index).data()));
+    slot_states_.push_back(fixed_state_in(options.weights->config, layout_, slot(index).data()));
   rows_.reserve(options.plan.window_rows_max);
   row_is_prompt_.reserve(options.plan.window_rows_max);
   forward_.override_routing(options.routing);

@@ -13,8 +13,5 @@ std::vector<StateArray> host_state_arrays(const model::ModelConfig& config,
                                           const model::SequenceState& state);
 // In the same order.
 std::vector<std::byte*> host_state_pointers(const model::ModelConfig& config, model::SequenceState& state);
-// The places of a fixed part's arrays in a blob of layout.fixed_bytes(), which is aligned as floats are.
-model::FixedState host_fixed_state(const model::ModelConfig& config, const StateLayout& layout,
-                                   std::byte* blob);
 
 }  // namespace strata::gpu_worker
