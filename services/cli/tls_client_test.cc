@@ -6,6 +6,7 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -40,6 +41,7 @@ class TlsServer {
       : context_(SSL_CTX_new(TLS_server_method()), SSL_CTX_free),
         answer_(std::move(answer)),
         manner_(manner) {
+    std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to sockets that are closed
     SSL_CTX_use_certificate_file(context_.get(), certificate.certificate_path.c_str(), SSL_FILETYPE_PEM);
     SSL_CTX_use_PrivateKey_file(context_.get(), certificate.key_path.c_str(), SSL_FILETYPE_PEM);
     thread_ = std::thread([this] { serve(); });
