@@ -246,19 +246,26 @@ struct Q2_K : LaneFormat<TensorType::kQ2_K, 256, 84, ScaleMinimumPer16, 0> {
   struct Block {
     const Rows rows;
     const Strip scales;
+    const Vec factors;
     const Floats factor, minimum_factor;
     Strip first, last;  // of the present 128 values
     explicit Block(const Rows& at)
         : rows(at),
           scales(load_strip(at, 0)),
-          factor(low_half(load_word(at, 80))),
-          minimum_factor(negative(high_half(load_word(at, 80)))) {}
+          factors(load_word(at, 80)),
+          factor(low_half(factors)),
+          minimum_factor(negative(high_half(factors))) {}
+    // Before unit k.
     template <int k>
-    void unit(Unit<Shape>& u) {
+    void load_values() {
       if constexpr (k % 4 == 0) {
         first = load_strip(rows, 16 + 8 * k);
         last = load_strip(rows, 32 + 8 * k);
       }
+    }
+    template <int k>
+    void unit(Unit<Shape>& u) {
+      load_values<k>();
       u.factor[0] = factor;
       u.minimum_factor = minimum_factor;
       for (int half = 0; half < 2; ++half) {

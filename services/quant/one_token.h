@@ -19,26 +19,12 @@ inline constexpr bool kHasOneTokenBlock<Q2_K> = true;
 // Scales, minimums and what they meet are pairs of 16-bit integers, so that one instruction multiplies and
 // adds a pair; all of it is exact.
 template <>
-struct OneTokenBlock<Q2_K> {
-  const Rows rows;
-  const Strip scales;
-  const Vec factors;
-  const Floats factor, minimum_factor;
-  Strip first, last;  // of the present 128 values
-
-  explicit OneTokenBlock(const Rows& at)
-      : rows(at),
-        scales(load_strip(at, 0)),
-        factors(load_word(at, 80)),
-        factor(low_half(factors)),
-        minimum_factor(negative(high_half(factors))) {}
+struct OneTokenBlock<Q2_K> : Q2_K::Block {
+  using Block::Block;
 
   template <int k>
   STRATA_LANES_INLINE Floats add(Floats acc, const ActivationUnit& x) {
-    if constexpr (k % 4 == 0) {
-      first = load_strip(rows, 16 + 8 * k);
-      last = load_strip(rows, 32 + 8 * k);
-    }
+    load_values<k>();
     constexpr int kByte = 2 * (k % 2);  // of the word of scales
     const Vec word = scales.word[k / 2];
     Vec isum;
